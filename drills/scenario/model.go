@@ -1,0 +1,191 @@
+package scenario
+
+import (
+	"time"
+
+	"fleetdrill/drills/predicate"
+)
+
+// Scenario is one drill file, decoded, defaulted and checked.
+type Scenario struct {
+	// Path is the name the file was read under, for messages and the reproduce command.
+	Path    string
+	Name    string
+	Summary string
+	Tags    []string
+	// Source says where an incident comes from; empty for the matrix.
+	Source Source
+	// Topology is how the gateway hears the engines; "direct" is the one supported.
+	Topology string
+	// Place is where the fleet runs; "process" is the one supported.
+	Place    string
+	Fleet    Fleet
+	Gateway  Gateway
+	Loads    []Load
+	Observe  Observe
+	Steady   Steady
+	Timeline []Step
+	Expect   []Expectation
+	// Control lists the gateway handicaps with which the drill must fail.
+	Control []string
+	Repeat  Repeat
+	Budget  Budget
+}
+
+// Source is the origin of an incident drill.
+type Source struct {
+	Issue string
+	URL   string
+}
+
+// Fleet is the engines: Workers of them, named w1..wN, each with KVBlocks blocks of BlockSize tokens.
+type Fleet struct {
+	Workers   int
+	Profile   string
+	KVBlocks  int
+	BlockSize int
+}
+
+// Gateway is the system under test. Target "fleetdrill" is ours; Args are its extra flags.
+type Gateway struct {
+	Target string
+	Args   []string
+}
+
+// Load is one open-loop load. To is "gateway" or a worker id. A zero Start mark means: when the fleet is
+// up; a zero Stop mark: at the end of the run.
+type Load struct {
+	ID       string
+	Synth    Synth
+	To       string
+	Start    predicate.Mark
+	Stop     predicate.Mark
+	Seed     Seed
+	Overload bool
+}
+
+// Synth describes generated requests. Rate is requests per second; Input counts tokens after the head,
+// Output tokens generated; NewPrefix is the share in [0, 1] of requests with a fresh prefix instead of
+// one of Heads heads of HeadTokens tokens; HitsOnly repeats a fixed set of prompts.
+type Synth struct {
+	Rate       float64
+	Input      IntRange
+	Output     IntRange
+	Heads      int
+	HeadTokens int
+	NewPrefix  float64
+	HitsOnly   bool
+}
+
+// IntRange is an inclusive range.
+type IntRange struct {
+	Min, Max int
+}
+
+// Seed is a fixed value, or the seed of the run when Run is set (`$run.seed`, the default).
+type Seed struct {
+	Run   bool
+	Value uint64
+}
+
+// Observe is how routing state and truth are sampled. MaxGap is the longest hole a deciding window may
+// have; it defaults to three periods.
+type Observe struct {
+	Period time.Duration
+	MaxGap time.Duration
+}
+
+// Steady is the state that must hold for Hold, within Timeout of the load's start, before any fault.
+type Steady struct {
+	Hold    time.Duration
+	Timeout time.Duration
+	Require []*predicate.Expr
+}
+
+// Step is one entry of the timeline: exactly one of Fault and Wait is set. Steps run in order.
+type Step struct {
+	Fault *Fault
+	Wait  *Wait
+}
+
+// Fault is one injection. Marks: ID.inject, ID.effective, ID.heal, ID.healed.
+type Fault struct {
+	Kind    string
+	ID      string
+	Target  Target
+	At      At
+	Confirm Confirm
+	// Heal is nil for a fault that is not healed by the timeline.
+	Heal *Heal
+	Line int
+}
+
+// Target is what a fault hits: a named Worker, or one drawn from the run's seed when Pick is "one".
+type Target struct {
+	Pick   string
+	Worker string
+}
+
+// At is when a fault is injected: at the mark From, or, when When is set, at the first sample after From
+// at which it is true; not met Within that long of From makes the run invalid.
+type At struct {
+	When   *predicate.Expr
+	From   predicate.Mark
+	Within time.Duration
+}
+
+// Confirm bounds the proof that a fault acted.
+type Confirm struct {
+	Within time.Duration
+}
+
+// Heal ends a fault After that long from its effective mark, or When a predicate is true (a Timeout makes
+// the run invalid).
+type Heal struct {
+	After   time.Duration
+	When    *predicate.Expr
+	Timeout time.Duration
+}
+
+// Wait lets time pass Until a mark. Marks: ID.start, ID.end.
+type Wait struct {
+	ID    string
+	Until predicate.Mark
+	Line  int
+}
+
+// Operators of an expectation.
+const (
+	OpAfter       = "after"         // after/within/that/hold
+	OpAlways      = "always"        // over/always/allow
+	OpNever       = "never"         // over/never
+	OpThat        = "that"          // over/that
+	OpAtLeastOnce = "at_least_once" // over/at_least_once
+)
+
+// Expectation is one rule. After, Within and Hold belong to OpAfter; Over, Window and Streak to the
+// others. Mark ID.seen is the sample at which OpAfter or OpAtLeastOnce first saw its predicate true.
+type Expectation struct {
+	ID     string
+	Op     string
+	That   *predicate.Expr
+	After  predicate.Mark
+	Within time.Duration
+	Hold   time.Duration
+	Over   predicate.Range
+	Window time.Duration
+	Streak time.Duration
+	Line   int
+}
+
+// Repeat is how often tiers run the drill, and the seed that run seeds are drawn from.
+type Repeat struct {
+	Runs int
+	Seed uint64
+}
+
+// Budget bounds a run; zero means no bound.
+type Budget struct {
+	Fault time.Duration
+	Run   time.Duration
+}
