@@ -19,13 +19,14 @@ type Record struct {
 	// from here. SentNs is when it left.
 	ScheduledNs int64 `json:"scheduled_ns"`
 	SentNs      int64 `json:"sent_ns"`
-	// HeadersNs is the response head, FirstNs the first token, LastNs the last byte seen so far, EndNs
-	// the end whatever its outcome (0 while open).
+	// HeadersNs is the response head, FirstNs the first token (of an answer that is not streamed: its
+	// first byte), LastNs the last byte seen so far, EndNs the end whatever its outcome (0 while open).
 	HeadersNs int64 `json:"headers_ns"`
 	FirstNs   int64 `json:"first_ns"`
 	LastNs    int64 `json:"last_ns"`
 	EndNs     int64 `json:"end_ns"`
-	// GapsNs are the pauses between successive token chunks; MaxGapNs the longest, its end at MaxGapEndNs.
+	// GapsNs are the pauses between successive token chunks, the first 4,096 of them; MaxGapNs is the
+	// longest of all, its end at MaxGapEndNs. Chunks that arrived together are 0 apart.
 	GapsNs      []int64 `json:"gaps_ns,omitempty"`
 	MaxGapNs    int64   `json:"max_gap_ns"`
 	MaxGapEndNs int64   `json:"max_gap_end_ns"`
@@ -34,7 +35,8 @@ type Record struct {
 	Worker    string `json:"worker"`
 	Attempts  int    `json:"attempts"`
 	Predicted int    `json:"predicted"`
-	// PromptTokens and MaxTokens are what was asked, Cached and Output what usage reported.
+	// PromptTokens and MaxTokens are what was asked. Cached and Output are what usage reported at the end;
+	// until it does, and for good when it never does, Output counts the token chunks seen.
 	PromptTokens int    `json:"prompt_tokens"`
 	MaxTokens    int    `json:"max_tokens"`
 	Cached       int    `json:"cached"`
