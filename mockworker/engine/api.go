@@ -1,0 +1,151 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+
+	"fleetdrill/mockworker/blockhash"
+)
+
+// Why Add refuses a request. Both are the client's fault (HTTP 400) and final.
+var (
+	// ErrTooLong: prompt and output together exceed MaxModelLen.
+	ErrTooLong = errors.New("request is longer than the model's context")
+	// ErrNeverFits: the request alone needs more blocks than the pool has, so no preemption could help.
+	ErrNeverFits = errors.New("request can never fit into the KV cache")
+	// ErrBadRequest: no prompt token, no output token asked for, or an id that is in use.
+	ErrBadRequest = errors.New("bad engine request")
+)
+
+// Config is what an engine is made of. Lengths are in tokens, NumBlocks counts the null block.
+type Config struct {
+	// Rank is the data-parallel rank, for error messages.
+	Rank      int
+	BlockSize int
+	NumBlocks int
+	// MaxNumSeqs caps the running requests, MaxNumBatchedTokens the tokens of one step.
+	MaxNumSeqs          int
+	MaxNumBatchedTokens int
+	MaxModelLen         int
+	// EnablePrefixCaching false hashes, caches and announces nothing.
+	EnablePrefixCaching bool
+	// Hasher is needed with prefix caching.
+	Hasher *blockhash.Hasher
+	Timing Timing
+	// Seed decides the output tokens, together with request id and position.
+	Seed uint64
+}
+
+func (c Config) validate() error {
+	for _, f := range []struct {
+		name string
+		got  int
+		min  int
+	}{
+		{"block size", c.BlockSize, 1},
+		{"number of blocks", c.NumBlocks, 2},
+		{"max_num_seqs", c.MaxNumSeqs, 1},
+		{"max_num_batched_tokens", c.MaxNumBatchedTokens, 1},
+		{"max_model_len", c.MaxModelLen, 2},
+	} {
+		if f.got < f.min {
+			return fmt.Errorf("%s is %d, must be at least %d", f.name, f.got, f.min)
+		}
+	}
+	if c.EnablePrefixCaching && c.Hasher == nil {
+		return errors.New("prefix caching needs a hasher")
+	}
+	return c.Timing.validate()
+}
+
+// Request is one generation to do. Tokens are copied by Add.
+type Request struct {
+	ID     string
+	Tokens []uint32
+	// MaxTokens is the number of output tokens, at least 1. Requests end there and nowhere else, which
+	// makes MinTokens and IgnoreEOS true of every request.
+	MaxTokens int
+	MinTokens int
+	IgnoreEOS bool
+	// LoRAName and CacheSalt separate prefix caches; LoRAID goes into events when LoRAName is set.
+	LoRAName  string
+	LoRAID    int
+	CacheSalt string
+	// Priority has no effect under first come, first served, which is the only policy.
+	Priority int
+}
+
+// StepResult is one scheduler step. Outputs and Events are valid until the next Step.
+type StepResult struct {
+	// Worked is false when there was nothing to do: the caller waits for Add or Abort.
+	Worked bool
+	// Until is when the outputs exist and the events may be published, in ns of the caller's clock. It
+	// equals the step's beginning when no model pass ran (only aborted requests left).
+	Until   int64
+	Outputs []Output
+	Events  []Event
+}
+
+// The values of Output.Finish that this engine produces.
+const (
+	FinishLength = "length"
+	FinishAbort  = "abort"
+)
+
+// Output is one sampled token of one request, or its abort (no token, Index -1).
+type Output struct {
+	ID    string
+	Token uint32
+	// Index counts output tokens from 0.
+	Index int
+	// Finish is empty while the request goes on; the last Output carries Stats too.
+	Finish string
+	// CachedTokens is the prefix found in the cache when the request was first scheduled.
+	CachedTokens int
+	Stats        *RequestStats
+}
+
+// RequestStats is the life of a finished request. Stamps are ns of the caller's clock, 0 for what never
+// happened.
+type RequestStats struct {
+	Arrival, Scheduled, FirstToken, LastToken int64
+	CachedTokens, Prompt, Output              int
+	// Preemptions counts how often it was thrown out and recomputed.
+	Preemptions int
+	// Outcome is FinishLength or FinishAbort.
+	Outcome string
+}
+
+// Load is a snapshot of how busy the engine is.
+type Load struct {
+	Running, Waiting int
+	// WaitingUncachedTokens sums, over the waiting, the tokens not found in the cache when each was queued.
+	WaitingUncachedTokens int64
+	// KVUsage is the share of blocks in use, 0 to 1; cached blocks nobody uses count as free.
+	KVUsage float64
+	// Steps counts model passes.
+	Steps int64
+}
+
+// Counters only grow.
+type Counters struct {
+	// PrefixQueries and PrefixHits are tokens looked up and found, once per request.
+	PrefixQueries, PrefixHits int64
+	Preemptions               int64
+	// PromptTokens are counted with a request's first token, GenerationTokens one by one.
+	PromptTokens, GenerationTokens int64
+	FinishedLength, FinishedAbort  int64
+}
+
+// Block is one distinct engine hash in the prefix cache.
+type Block struct {
+	Hash blockhash.Digest
+	// Parent is the event integer of the block before, meaningless at Position 0.
+	Parent   uint64
+	Position int
+	// Content is the chain's content hash: namespace of adapter and salt mixed into position 0.
+	Content uint64
+	// Copies counts physical copies; InUse says that a running request refers to one.
+	Copies int
+	InUse  bool
+}
