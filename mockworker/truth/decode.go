@@ -1,0 +1,267 @@
+package truth
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// A payload is read by hand rather than through msgpack/v5, which is the oracle of the tests: it costs an
+// eighth (13-libraries), and a length is checked against the bytes left before memory is taken for it.
+
+// maxDepth bounds the nesting of a value that is skipped. Real events nest three deep.
+const maxDepth = 8
+
+var errTruncated = errors.New("the payload ends inside a value")
+
+// Kinds of a decoded event.
+type eventKind uint8
+
+const (
+	kindOther eventKind = iota // a type this package does not fold
+	kindStored
+	kindRemoved
+	kindCleared
+)
+
+// event is one decoded event. Slices are reused by the next decode.
+type event struct {
+	kind      eventKind
+	hashes    []uint64
+	parent    uint64
+	hasParent bool
+	tokens    []uint32
+	blockSize int
+	medium    string
+	spec      string
+	lora      string
+	salt      string
+}
+
+// decoder turns payloads into events; it is reused so that a batch costs no allocation.
+type decoder struct {
+	b      []byte
+	events []event
+}
+
+// batch decodes a payload: a positional array of ts, events, rank, events as maps whose key "type" comes
+// first. The result is valid until the next call.
+func (d *decoder) batch(payload []byte) ([]event, error) {
+	d.b = payload
+	d.events = d.events[:0]
+	n, err := d.length(familyArray)
+	if err != nil {
+		return nil, fmt.Errorf("reading the batch: %w", err)
+	}
+	if n < 2 {
+		return nil, fmt.Errorf("reading the batch: %d elements, want ts, events and rank", n)
+	}
+	if err := d.skip(0); err != nil {
+		return nil, fmt.Errorf("reading ts: %w", err)
+	}
+	count, err := d.length(familyArray)
+	if err != nil {
+		return nil, fmt.Errorf("reading the events: %w", err)
+	}
+	for i := range count {
+		if err := d.event(); err != nil {
+			return nil, fmt.Errorf("reading event %d: %w", i, err)
+		}
+	}
+	for range n - 2 {
+		if err := d.skip(0); err != nil {
+			return nil, fmt.Errorf("reading behind the events: %w", err)
+		}
+	}
+	if len(d.b) != 0 {
+		return nil, fmt.Errorf("%d bytes behind the batch", len(d.b))
+	}
+	return d.events, nil
+}
+
+// next appends a cleared event, keeping the slices of the one that stood there before.
+func (d *decoder) next() *event {
+	if len(d.events) < cap(d.events) {
+		d.events = d.events[:len(d.events)+1]
+	} else {
+		d.events = append(d.events, event{})
+	}
+	e := &d.events[len(d.events)-1]
+	*e = event{hashes: e.hashes[:0], tokens: e.tokens[:0]}
+	return e
+}
+
+func (d *decoder) event() error {
+	fields, err := d.length(familyMap)
+	if err != nil {
+		return err
+	}
+	e := d.next()
+	for range fields {
+		key, err := d.text()
+		if err != nil {
+			return err
+		}
+		if err := d.field(e, key); err != nil {
+			return fmt.Errorf("field %s: %w", key, err)
+		}
+	}
+	return nil
+}
+
+func (d *decoder) field(e *event, key []byte) (err error) {
+	switch string(key) {
+	case "type":
+		var name []byte
+		name, err = d.text()
+		e.kind = kindOf(name)
+	case "block_hashes":
+		e.hashes, err = d.hashes(e.hashes)
+	case "parent_block_hash":
+		if e.hasParent = !d.null(); e.hasParent {
+			e.parent, err = d.hash()
+		}
+	case "token_ids":
+		e.tokens, err = d.tokens(e.tokens)
+	case "block_size":
+		var n uint64
+		n, err = d.uint()
+		e.blockSize = int(min(n, 1<<20))
+	case "medium":
+		e.medium, err = d.optionalText()
+	case "kv_cache_spec_kind":
+		e.spec, err = d.optionalText()
+	case "lora_name":
+		e.lora, err = d.optionalText()
+	case "extra_keys":
+		err = d.extraKeys(e)
+	default:
+		err = d.skip(0)
+	}
+	return err
+}
+
+func kindOf(name []byte) eventKind {
+	switch string(name) {
+	case "BlockStored":
+		return kindStored
+	case "BlockRemoved":
+		return kindRemoved
+	case "AllBlocksCleared":
+		return kindCleared
+	}
+	return kindOther
+}
+
+// extraKeys reads the salt out of the first block's keys: [lora_name, (mm item)..., salt], the salt being
+// there only when the block starts at token 0. Without a salt the last string is the adapter's name.
+func (d *decoder) extraKeys(e *event) error {
+	if d.null() {
+		return nil
+	}
+	n, err := d.length(familyArray)
+	if err != nil {
+		return err
+	}
+	for i := range n {
+		if i > 0 || d.peekNull() {
+			err = d.skip(0)
+		} else {
+			err = d.firstKeys(e)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *decoder) firstKeys(e *event) error {
+	n, err := d.length(familyArray)
+	if err != nil {
+		return err
+	}
+	for i := range n {
+		if !d.peekText() {
+			if err := d.skip(0); err != nil {
+				return err
+			}
+			continue
+		}
+		s, err := d.text()
+		if err != nil {
+			return err
+		}
+		// lora_name stands before extra_keys in declaration order, so it is known here.
+		if i == 0 && e.lora != "" && string(s) == e.lora {
+			continue
+		}
+		e.salt = string(s)
+	}
+	return nil
+}
+
+func (d *decoder) hashes(dst []uint64) ([]uint64, error) {
+	n, err := d.length(familyArray)
+	if err != nil {
+		return dst, err
+	}
+	for range n {
+		h, err := d.hash()
+		if err != nil {
+			return dst, err
+		}
+		dst = append(dst, h)
+	}
+	return dst, nil
+}
+
+// hash reads an engine hash: an integer as it is, bytes by their last eight, big-endian.
+func (d *decoder) hash() (uint64, error) {
+	if len(d.b) > 0 && d.b[0] >= 0xc4 && d.b[0] <= 0xc6 {
+		raw, err := d.bytes()
+		if err != nil {
+			return 0, err
+		}
+		if len(raw) < 8 {
+			return 0, fmt.Errorf("a hash of %d bytes", len(raw))
+		}
+		return binary.BigEndian.Uint64(raw[len(raw)-8:]), nil
+	}
+	return d.uint()
+}
+
+func (d *decoder) tokens(dst []uint32) ([]uint32, error) {
+	n, err := d.length(familyArray)
+	if err != nil {
+		return dst, err
+	}
+	for range n {
+		v, err := d.uint()
+		if err != nil {
+			return dst, err
+		}
+		if v > 1<<32-1 {
+			return dst, fmt.Errorf("token id %d does not fit 32 bits", v)
+		}
+		dst = append(dst, uint32(v))
+	}
+	return dst, nil
+}
+
+func (d *decoder) optionalText() (string, error) {
+	if d.null() {
+		return "", nil
+	}
+	s, err := d.text()
+	if err != nil {
+		return "", err
+	}
+	switch string(s) { // the two values every event carries cost no allocation
+	case mediumGPU:
+		return mediumGPU, nil
+	case "full_attention":
+		return "full_attention", nil
+	}
+	return string(s), nil
+}

@@ -1,0 +1,194 @@
+package truth
+
+import (
+	"fmt"
+
+	"fleetdrill/internal/contract"
+	"fleetdrill/internal/tokens"
+)
+
+// record is what one batch changed, in order, packed: a block stored takes 16 bytes, one removed 32. A
+// record does not change once it is in the journal, so readers share it.
+type record struct {
+	seq, monoNs int64
+	changes     int
+	ops         []op
+	// words hold the blocks of ops in turn: hash and content of each stored one; hash, parent, content
+	// and position of each removed one.
+	words []uint64
+}
+
+type opKind uint8
+
+const (
+	opStore  opKind = iota // n blocks from position pos on, the first one's parent is parent
+	opRemove               // n blocks
+	opClear                // everything: old is what was held
+)
+
+type op struct {
+	kind   opKind
+	n      int32
+	pos    int32
+	parent uint64
+	old    map[uint64]Entry
+}
+
+const (
+	storeWords  = 2
+	removeWords = 4
+)
+
+func (r *record) beginStore(parent uint64, pos int32, n int) {
+	r.ops = append(r.ops, op{kind: opStore, parent: parent, pos: pos, n: int32(n)})
+	if r.words == nil {
+		r.words = make([]uint64, 0, n*storeWords)
+	}
+	r.changes += n
+}
+
+func (r *record) stored(hash, content uint64) { r.words = append(r.words, hash, content) }
+
+func (r *record) removed(hash uint64, e Entry) {
+	if n := len(r.ops); n == 0 || r.ops[n-1].kind != opRemove {
+		r.ops = append(r.ops, op{kind: opRemove})
+	}
+	r.ops[len(r.ops)-1].n++
+	r.words = append(r.words, hash, e.Parent, e.Content, uint64(e.Position))
+	r.changes++
+}
+
+// clear takes over the map: the fold starts a new one.
+func (r *record) clear(old map[uint64]Entry) {
+	r.ops = append(r.ops, op{kind: opClear, old: old})
+	r.changes += len(old)
+}
+
+// undo takes set back to before the record.
+func (r *record) undo(set map[uint64]Entry) {
+	words := r.words
+	for i := len(r.ops) - 1; i >= 0; i-- {
+		o := &r.ops[i]
+		switch o.kind {
+		case opStore:
+			first := len(words) - int(o.n)*storeWords
+			undoStore(set, words[first:])
+			words = words[:first]
+		case opRemove:
+			first := len(words) - int(o.n)*removeWords
+			undoRemove(set, words[first:])
+			words = words[:first]
+		case opClear:
+			clear(set)
+			for h, e := range o.old {
+				set[h] = e
+			}
+		}
+	}
+}
+
+func undoStore(set map[uint64]Entry, words []uint64) {
+	for i := 0; i < len(words); i += storeWords {
+		e := set[words[i]]
+		if e.Copies--; e.Copies == 0 {
+			delete(set, words[i])
+			continue
+		}
+		set[words[i]] = e
+	}
+}
+
+func undoRemove(set map[uint64]Entry, words []uint64) {
+	for i := 0; i < len(words); i += removeWords {
+		e, held := set[words[i]]
+		if !held {
+			e = Entry{Parent: words[i+1], Content: words[i+2], Position: int32(words[i+3])}
+		}
+		e.Copies++
+		set[words[i]] = e
+	}
+}
+
+// line is the record as the journal API gives it.
+func (r *record) line() contract.TruthJournal {
+	j := contract.TruthJournal{Seq: r.seq, MonoNs: r.monoNs, Stored: []contract.TruthStore{}, Removed: []contract.U64{}}
+	words := r.words
+	for i := range r.ops {
+		o := &r.ops[i]
+		switch o.kind {
+		case opStore:
+			n := int(o.n) * storeWords
+			j.Stored = appendStores(j.Stored, o, words[:n])
+			words = words[n:]
+		case opRemove:
+			for range o.n {
+				j.Removed = append(j.Removed, contract.U64(words[0]))
+				words = words[removeWords:]
+			}
+		case opClear:
+			j.Cleared = true
+		}
+	}
+	return j
+}
+
+func appendStores(dst []contract.TruthStore, o *op, words []uint64) []contract.TruthStore {
+	parent := contract.U64(o.parent)
+	for i := 0; i < len(words); i += storeWords {
+		s := contract.TruthStore{Hash: contract.U64(words[i]), Position: int(o.pos) + i/storeWords, Content: contract.U64(words[i+1])}
+		if s.Position > 0 {
+			p := parent
+			s.Parent = &p
+		}
+		dst = append(dst, s)
+		parent = s.Hash
+	}
+	return dst
+}
+
+// At is the announced set as it was after batch seq, from the present set and the journal undone. It
+// fails when the journal no longer reaches back that far, or seq has not been sent.
+func (f *Fold) At(seq int64) (map[uint64]Entry, Head, error) {
+	set, newer, err := f.since(seq)
+	if err != nil {
+		return nil, Head{}, err
+	}
+	for i := len(newer) - 1; i >= 0; i-- {
+		newer[i].undo(set)
+	}
+	h := Head{Seq: seq, Blocks: len(set)}
+	for hash := range set {
+		h.Digest += tokens.DigestTerm(hash)
+	}
+	return set, h, nil
+}
+
+// since is a copy of the present set and the records behind seq, oldest first.
+func (f *Fold) since(seq int64) (map[uint64]Entry, []record, error) {
+	set, head := f.Announced()
+	if seq > head.Seq {
+		return nil, nil, fmt.Errorf("sequence %d is not sent yet: the last one is %d", seq, head.Seq)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	newer := page(&f.journal, make([]record, 0, f.journal.n), func(r *record) bool { return r.seq > seq })
+	for len(newer) > 0 && newer[len(newer)-1].seq > head.Seq {
+		newer = newer[:len(newer)-1] // sent between the copy and now
+	}
+	if f.journal.n > 0 && f.journal.at(0).seq > seq+1 {
+		return nil, nil, fmt.Errorf("sequence %d is behind the journal, which starts at %d", seq, f.journal.at(0).seq)
+	}
+	return set, newer, nil
+}
+
+// Journal appends to dst[:0] up to cap(dst) lines from sequence number from on, oldest first.
+func (f *Fold) Journal(from int64, dst []contract.TruthJournal) []contract.TruthJournal {
+	f.mu.Lock()
+	recs := page(&f.journal, make([]record, 0, cap(dst)), func(r *record) bool { return r.seq >= from })
+	f.mu.Unlock()
+	dst = dst[:0]
+	for i := range recs {
+		dst = append(dst, recs[i].line())
+	}
+	return dst
+}

@@ -1,0 +1,36 @@
+package truth
+
+import (
+	"sync"
+
+	"fleetdrill/internal/contract"
+)
+
+// Requests is the log of a worker's finished requests, newest RequestRing of them. It is safe for
+// concurrent use.
+type Requests struct {
+	mu   sync.Mutex // guards ring and next
+	ring ring[contract.TruthRequest]
+	next int64
+}
+
+// NewRequests makes an empty log.
+func NewRequests() *Requests {
+	return &Requests{ring: ring[contract.TruthRequest]{max: RequestRing}}
+}
+
+// Add appends r and numbers it: N counts from 0 in the order of ends.
+func (q *Requests) Add(r contract.TruthRequest) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	r.N = q.next
+	q.next++
+	q.ring.push(r)
+}
+
+// Page appends to dst[:0] up to cap(dst) requests from number from on, oldest first.
+func (q *Requests) Page(from int64, dst []contract.TruthRequest) []contract.TruthRequest {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return page(&q.ring, dst, func(r *contract.TruthRequest) bool { return r.N >= from })
+}

@@ -1,0 +1,385 @@
+package truth
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/vmihailenco/msgpack/v5"
+	"pgregory.net/rapid"
+
+	"fleetdrill/internal/contract"
+	"fleetdrill/internal/tokens"
+)
+
+const testBlock = 4
+
+// testEvent is one event as a test writes it; msgpack/v5 encodes it, so that decoder and encoder of the
+// test share nothing with the product.
+type testEvent struct {
+	kind   string
+	hashes []uint64
+	parent *uint64
+	tokens []uint32
+	salt   string
+	lora   string
+	medium string
+}
+
+func encode(t interface{ Fatal(...any) }, events ...testEvent) []byte {
+	var buf bytes.Buffer
+	e := msgpack.NewEncoder(&buf)
+	must := func(err error) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(e.EncodeArrayLen(3))
+	must(e.EncodeFloat64(1757500000.25))
+	must(e.EncodeArrayLen(len(events)))
+	for _, ev := range events {
+		m := map[string]any{"type": ev.kind}
+		if ev.kind != "AllBlocksCleared" {
+			m["block_hashes"], m["medium"], m["group_idx"] = ev.hashes, "GPU", 0
+		}
+		if ev.medium != "" {
+			m["medium"] = ev.medium
+		}
+		if ev.kind == "BlockStored" {
+			m["parent_block_hash"], m["token_ids"], m["block_size"] = nil, ev.tokens, testBlock
+			m["lora_id"], m["lora_name"], m["kv_cache_spec_kind"] = nil, nil, "full_attention"
+			if ev.parent != nil {
+				m["parent_block_hash"] = *ev.parent
+			}
+			m["extra_keys"] = extraKeys(ev)
+			if ev.lora != "" {
+				m["lora_name"] = ev.lora
+			}
+		}
+		e.SetSortMapKeys(false)
+		must(encodeMap(e, m))
+	}
+	must(e.EncodeInt(0))
+	return buf.Bytes()
+}
+
+// encodeMap writes type first, lora_name before extra_keys, the rest sorted: the decoder may rely on the
+// engines' declaration order no further than that.
+func encodeMap(e *msgpack.Encoder, m map[string]any) error {
+	keys := slices.Sorted(maps.Keys(m))
+	slices.SortStableFunc(keys, func(a, b string) int { return rank(a) - rank(b) })
+	if err := e.EncodeMapLen(len(keys)); err != nil {
+		return err
+	}
+	e.UseCompactInts(true)
+	for _, k := range keys {
+		if err := e.EncodeMulti(k, m[k]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func rank(key string) int {
+	switch key {
+	case "type":
+		return 0
+	case "extra_keys":
+		return 2
+	}
+	return 1
+}
+
+func extraKeys(ev testEvent) []any {
+	keys := make([]any, len(ev.hashes))
+	for i := range keys {
+		var k []any
+		if ev.lora != "" {
+			k = append(k, ev.lora)
+		}
+		if i == 0 && ev.salt != "" {
+			k = append(k, ev.salt)
+		}
+		if k != nil {
+			keys[i] = k
+		}
+	}
+	return keys
+}
+
+func stored(parent *uint64, toks []uint32, hashes ...uint64) testEvent {
+	return testEvent{kind: "BlockStored", hashes: hashes, parent: parent, tokens: toks}
+}
+
+func removed(hashes ...uint64) testEvent { return testEvent{kind: "BlockRemoved", hashes: hashes} }
+
+func run(from, n int) []uint32 {
+	out := make([]uint32, n)
+	for i := range out {
+		out[i] = uint32(from + i*1000)
+	}
+	return out
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func TestFoldPlacesBlocks(t *testing.T) {
+	f := NewFold(testBlock)
+	toks := run(7, 3*testBlock)
+	chain := tokens.AppendChain(nil, toks, testBlock, 0)
+	salted := tokens.AppendChain(nil, toks, testBlock, tokens.Namespace("", "ad", "pepper"))
+	payload := encode(t,
+		stored(nil, toks[:2*testBlock], 10, 11),
+		stored(ptr(uint64(11)), toks[2*testBlock:], 1<<63+5),
+		stored(ptr(uint64(10)), toks[testBlock:2*testBlock], 11), // a second physical copy
+		testEvent{kind: "BlockStored", hashes: []uint64{20}, tokens: toks[:testBlock], lora: "ad", salt: "pepper"},
+		testEvent{kind: "BlockStored", hashes: []uint64{30}, tokens: toks[:testBlock], medium: "CPU"},
+		stored(ptr(uint64(999)), toks[:testBlock], 31),
+		removed(998),
+		testEvent{kind: "BlockInactive", hashes: []uint64{10}},
+	)
+	if err := f.Apply(0, 5, payload); err != nil {
+		t.Fatal(err)
+	}
+	set, head := f.Announced()
+	want := map[uint64]Entry{
+		10:        {Content: chain[0], Copies: 1},
+		11:        {Parent: 10, Content: chain[1], Position: 1, Copies: 2},
+		1<<63 + 5: {Parent: 11, Content: chain[2], Position: 2, Copies: 1},
+		20:        {Content: salted[0], Copies: 1},
+	}
+	if diff := cmp.Diff(want, set); diff != "" {
+		t.Errorf("announced (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(Head{Seq: 0, Blocks: 4, Digest: digest(want)}, head); diff != "" {
+		t.Errorf("head (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(Skips{Orphans: 1, Unknown: 1, Other: 2}, f.Skipped()); diff != "" {
+		t.Errorf("skips (-want +got):\n%s", diff)
+	}
+}
+
+func digest(set map[uint64]Entry) (d uint64) {
+	for h := range set {
+		d += tokens.DigestTerm(h)
+	}
+	return d
+}
+
+// The fold must come from the bytes: a payload altered on its way out has to show.
+func TestFoldFollowsTamperedBytes(t *testing.T) {
+	clean := encode(t, stored(nil, run(1000, testBlock), 0xabcdef0123456789))
+	tampered := bytes.Replace(clean, []byte{0xab, 0xcd, 0xef}, []byte{0xab, 0xcd, 0xee}, 1)
+	f, g := NewFold(testBlock), NewFold(testBlock)
+	if err := f.Apply(0, 1, clean); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Apply(0, 1, tampered); err != nil {
+		t.Fatal(err)
+	}
+	set, _ := g.Announced()
+	if _, there := set[0xabcdee0123456789]; !there || f.Head().Digest == g.Head().Digest {
+		t.Fatalf("a tampered hash left no trace: %v", set)
+	}
+}
+
+func TestUndecodablePayloadIsAnEmptyBatch(t *testing.T) {
+	clean := encode(t, stored(nil, run(1, testBlock), 1))
+	for cut := range clean {
+		f := NewFold(testBlock)
+		if err := f.Apply(3, 1, clean[:cut]); err == nil {
+			t.Fatalf("a payload cut at byte %d was read", cut)
+		}
+		if h := f.Head(); h.Seq != 3 || h.Blocks != 0 || f.Skipped().Undecodable != 1 {
+			t.Fatalf("cut at %d: head %+v, skips %+v", cut, h, f.Skipped())
+		}
+	}
+}
+
+// reference is a fold that keeps every state it went through.
+type reference struct{ states []map[uint64]int }
+
+func TestJournalReachesEveryPastState(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := NewFold(testBlock)
+		ref := reference{states: []map[uint64]int{{}}}
+		for seq := range rapid.IntRange(1, 30).Draw(t, "batches") {
+			now := maps.Clone(ref.states[len(ref.states)-1])
+			var events []testEvent
+			for range rapid.IntRange(0, 4).Draw(t, "events") {
+				events = append(events, drawEvent(t, now))
+			}
+			if err := f.Apply(int64(seq), int64(seq), encode(t, events...)); err != nil {
+				t.Fatal(err)
+			}
+			ref.states = append(ref.states, now)
+		}
+		for i, want := range ref.states {
+			set, head, err := f.At(int64(i) - 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := map[uint64]int{}
+			for h, e := range set {
+				got[h] = int(e.Copies)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Fatalf("announced at %d (-want +got):\n%s", i-1, diff)
+			}
+			if head.Digest != digest(set) {
+				t.Fatalf("digest at %d is not that of its set", i-1)
+			}
+		}
+		for i, d := range f.Digests(0, make([]contract.TruthDigest, 0, 100)) {
+			want := ref.states[i+1]
+			sum := uint64(0)
+			for h := range want {
+				sum += tokens.DigestTerm(h)
+			}
+			if d.Seq != int64(i) || d.Blocks != len(want) || uint64(d.Digest) != sum {
+				t.Fatalf("digest line %d is %+v, want %d blocks and %d", i, d, len(want), sum)
+			}
+		}
+	})
+}
+
+// drawEvent makes one event over a small set of hashes and plays it on the reference counts.
+func drawEvent(t *rapid.T, now map[uint64]int) testEvent {
+	hash := uint64(rapid.IntRange(1, 6).Draw(t, "hash"))
+	switch rapid.IntRange(0, 9).Draw(t, "kind") {
+	case 0:
+		clear(now)
+		return testEvent{kind: "AllBlocksCleared"}
+	case 1, 2, 3, 4:
+		if now[hash]--; now[hash] <= 0 {
+			delete(now, hash)
+		}
+		return removed(hash)
+	case 5:
+		now[hash]++
+		now[hash+10]++
+		return stored(nil, run(int(hash), 2*testBlock), hash, hash+10)
+	default:
+		now[hash]++
+		return stored(nil, run(int(hash), testBlock), hash)
+	}
+}
+
+func TestJournalLineSaysWhatChanged(t *testing.T) {
+	f := NewFold(testBlock)
+	toks := run(50, 2*testBlock)
+	chain := tokens.AppendChain(nil, toks, testBlock, 0)
+	for seq, payload := range [][]byte{
+		encode(t, stored(nil, toks, 1, 2)),
+		encode(t, removed(2), stored(ptr(uint64(1)), toks[testBlock:], 3)),
+		encode(t, testEvent{kind: "AllBlocksCleared"}),
+	} {
+		if err := f.Apply(int64(seq), int64(100+seq), payload); err != nil {
+			t.Fatal(err)
+		}
+	}
+	one := contract.U64(1)
+	want := []contract.TruthJournal{
+		{Seq: 1, MonoNs: 101, Removed: []contract.U64{2}, Stored: []contract.TruthStore{{Hash: 3, Parent: &one, Position: 1, Content: contract.U64(chain[1])}}},
+		{Seq: 2, MonoNs: 102, Removed: []contract.U64{}, Stored: []contract.TruthStore{}, Cleared: true},
+	}
+	if diff := cmp.Diff(want, f.Journal(1, make([]contract.TruthJournal, 0, 10))); diff != "" {
+		t.Errorf("journal (-want +got):\n%s", diff)
+	}
+	if _, _, err := f.At(7); err == nil {
+		t.Error("a sequence number that is not sent yet was answered")
+	}
+}
+
+func TestRingsKeepTheNewest(t *testing.T) {
+	f := NewFold(testBlock)
+	last := int64(JournalRing + 500)
+	empty := encode(t)
+	for seq := range last + 1 {
+		if err := f.Apply(seq, seq, empty); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := f.Digests(0, make([]contract.TruthDigest, 0, 2*DigestRing))
+	if len(got) != DigestRing || got[0].Seq != last-DigestRing+1 || got[len(got)-1].Seq != last {
+		t.Errorf("%d digests from %d to %d", len(got), got[0].Seq, got[len(got)-1].Seq)
+	}
+	if _, _, err := f.At(0); err == nil {
+		t.Error("a sequence number behind the journal was answered")
+	}
+	if _, _, err := f.At(last - JournalRing); err != nil {
+		t.Errorf("the oldest state the journal reaches: %v", err)
+	}
+}
+
+// A few very large batches must not hold more changes than the budget.
+func TestJournalIsBoundedInChanges(t *testing.T) {
+	f := NewFold(1)
+	for seq := range int64(40) {
+		rec := record{seq: seq, changes: JournalChanges / 10}
+		f.keep(rec)
+	}
+	if f.changes > JournalChanges || f.journal.n != 10 {
+		t.Fatalf("%d records hold %d changes", f.journal.n, f.changes)
+	}
+}
+
+func TestRequestLogPagesAndForgets(t *testing.T) {
+	q := NewRequests()
+	for range RequestRing + 10 {
+		q.Add(contract.TruthRequest{Outcome: contract.OutcomeLength})
+	}
+	got := q.Page(0, make([]contract.TruthRequest, 0, 3))
+	if len(got) != 3 || got[0].N != 10 || got[2].N != 12 {
+		t.Errorf("first page %+v", got)
+	}
+	got = q.Page(RequestRing+9, make([]contract.TruthRequest, 0, 3))
+	if len(got) != 1 || got[0].N != RequestRing+9 {
+		t.Errorf("last page %+v", got)
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add(encode(f, stored(nil, run(1, testBlock), 1), removed(1)))
+	f.Add([]byte{0x93, 0xcb, 0, 0, 0, 0, 0, 0, 0, 0, 0xdd, 0xff, 0xff, 0xff, 0xff})
+	f.Add(bytes.Repeat([]byte{0x91}, 1<<12))
+	f.Fuzz(func(t *testing.T, payload []byte) {
+		var d decoder
+		events, err := d.batch(payload)
+		if err != nil {
+			return
+		}
+		// What was read must be readable by the oracle too.
+		dec := msgpack.NewDecoder(bytes.NewReader(payload))
+		if n, err := dec.DecodeArrayLen(); err != nil || n < 2 {
+			t.Fatalf("read %d events of a batch that msgpack/v5 refuses: %d elements, %v", len(events), n, err)
+		}
+	})
+}
+
+func BenchmarkApply(b *testing.B) {
+	const blocks, size = 64, 16
+	f := NewFold(size)
+	hashes := make([]uint64, blocks)
+	for i := range hashes {
+		hashes[i] = tokens.DigestTerm(uint64(i + 1))
+	}
+	toks := make([]uint32, blocks*size)
+	for i := range toks {
+		toks[i] = uint32(i * 97 % tokens.Vocab)
+	}
+	old := testEvent{kind: "BlockStored", hashes: hashes, tokens: toks}
+	payload := bytes.Replace(encode(b, old, removed(hashes...)), []byte("block_size\x04"), []byte("block_size\x10"), 1)
+	b.ReportAllocs()
+	for i := range b.N {
+		if err := f.Apply(int64(i), int64(i), payload); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*blocks), "ns/block")
+	if f.Skipped() != (Skips{}) {
+		b.Fatalf("skipped %+v", f.Skipped())
+	}
+}
