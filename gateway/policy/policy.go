@@ -1,0 +1,133 @@
+package policy
+
+import (
+	"fmt"
+	"math/rand/v2"
+)
+
+// Names of the policies.
+const (
+	RoundRobin = "round_robin"
+	Random     = "random"
+	PowerOfTwo = "power_of_two"
+	LeastLoad  = "least_load"
+	CacheAware = "cache_aware"
+)
+
+// Names is the closed list.
+var Names = []string{RoundRobin, Random, PowerOfTwo, LeastLoad, CacheAware}
+
+// Branches of a decision: why this candidate.
+const (
+	BranchHit   = "event_hit"   // a holder of the deepest overlap
+	BranchSpill = "event_spill" // someone holds a prefix, but every such holder is far busier than the mean
+	BranchMiss  = "event_miss"  // nobody holds anything
+	BranchLoad  = "load"        // a policy that does not look at caches
+)
+
+// Candidate is one worker that may be chosen, as the policy sees it.
+type Candidate struct {
+	// Overlap is the number of leading blocks of the request that the worker caches.
+	Overlap int
+	// InFlight are the gateway's own requests placed there and not ended.
+	InFlight int
+	// Reported says that the record below is fresh enough to be used.
+	Reported bool
+	// Waiting requests and WaitingUncached tokens in the engine's queue; WaitingUncached 0 = not
+	// reported (or none), then Waiting is priced.
+	Waiting         int
+	WaitingUncached int64
+	// Usage is the used share of the KV pool, 0..1.
+	Usage float64
+	// Rate is the engine's generation rate, tokens/s; 0 = not reported.
+	Rate float64
+	// OwnTokens are prompt tokens dispatched there that the record cannot contain yet.
+	OwnTokens int64
+}
+
+// Choice is a decision: an index into the candidates and the branch that led there.
+type Choice struct {
+	Index  int
+	Branch string
+}
+
+// Picker is a policy with its own random state. It is not safe for concurrent use.
+type Picker struct {
+	name string
+	rng  *rand.Rand
+	turn uint64
+	// Scratch of a decision, reused.
+	pool  []int
+	costs []float64
+}
+
+// New makes the named policy; every draw comes from seed.
+func New(name string, seed uint64) (*Picker, error) {
+	for _, known := range Names {
+		if name == known {
+			return &Picker{name: name, rng: rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15))}, nil
+		}
+	}
+	return nil, fmt.Errorf("policy %q is not known", name)
+}
+
+// Name is the policy's name.
+func (p *Picker) Name() string { return p.name }
+
+// Pick chooses among cands, which must not be empty.
+func (p *Picker) Pick(cands []Candidate) Choice {
+	p.pool = all(p.pool[:0], len(cands))
+	switch p.name {
+	case RoundRobin:
+		p.turn++
+		return Choice{int((p.turn - 1) % uint64(len(cands))), BranchLoad}
+	case Random:
+		return Choice{p.rng.IntN(len(cands)), BranchLoad}
+	case PowerOfTwo:
+		return Choice{p.twoChoices(cands), BranchLoad}
+	case LeastLoad:
+		return Choice{p.leastWait(cands, p.pool), BranchLoad}
+	default:
+		return p.cacheAware(cands)
+	}
+}
+
+// twoChoices draws two different candidates and takes the one with less in flight.
+func (p *Picker) twoChoices(cands []Candidate) int {
+	a := p.rng.IntN(len(cands))
+	if len(cands) == 1 {
+		return a
+	}
+	b := p.rng.IntN(len(cands) - 1)
+	if b >= a {
+		b++
+	}
+	if cands[b].InFlight < cands[a].InFlight {
+		return b
+	}
+	return a
+}
+
+// LeastInFlight is the last resort when no candidate is routable: the fewest of our own requests, ties
+// drawn.
+func (p *Picker) LeastInFlight(cands []Candidate) int {
+	best, ties := 0, 0
+	for i := range cands {
+		switch d := cands[i].InFlight - cands[best].InFlight; {
+		case d < 0:
+			best, ties = i, 1
+		case d == 0:
+			if ties++; p.rng.IntN(ties) == 0 {
+				best = i
+			}
+		}
+	}
+	return best
+}
+
+func all(dst []int, n int) []int {
+	for i := range n {
+		dst = append(dst, i)
+	}
+	return dst
+}
