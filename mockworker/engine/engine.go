@@ -1,0 +1,171 @@
+package engine
+
+import (
+	"fmt"
+
+	"fleetdrill/internal/tokens"
+	"fleetdrill/mockworker/blockhash"
+)
+
+// Engine is one rank's scheduler and block pool. It is not safe for concurrent use.
+type Engine struct {
+	cfg     Config
+	pool    *pool
+	running []*request // in order of admission
+	waiting waitQueue
+	byID    map[string]*request
+
+	waitingUncached int64
+	steps           int64
+	counters        Counters
+	finishing       int        // running requests that are finished and not settled
+	aborting        []*request // in order of Abort
+
+	// What one step works with, kept to be filled again.
+	batch   []scheduled
+	outputs []Output
+	events  []Event
+	// handedOut says that events went out with the last step and may be overwritten. A clear that found
+	// no step to travel with stays.
+	handedOut bool
+	hits      []int32
+	removed   []blockhash.Digest
+	nilKeys   []ExtraKey // the extra keys of any plain run of blocks: all nil, never written
+}
+
+// scheduled is one request's share of a step.
+type scheduled struct {
+	q *request
+	n int // tokens to compute
+}
+
+// New makes an idle engine with an empty cache. It fails on a configuration out of range.
+func New(c Config) (*Engine, error) {
+	if err := c.validate(); err != nil {
+		return nil, fmt.Errorf("engine of rank %d: %w", c.Rank, err)
+	}
+	return &Engine{cfg: c, pool: newPool(c.NumBlocks), byID: make(map[string]*request)}, nil
+}
+
+// Add queues a request at now. It fails with ErrBadRequest, ErrTooLong or ErrNeverFits, and then nothing
+// has changed.
+func (e *Engine) Add(now int64, r Request) error {
+	if err := e.check(r); err != nil {
+		return err
+	}
+	q := newRequest(now, r, e.cfg.Seed)
+	if e.cfg.EnablePrefixCaching {
+		q.extendHashes(e.cfg.Hasher, e.cfg.BlockSize)
+	}
+	e.byID[q.id] = q
+	e.enqueue(q)
+	e.waiting.push(q)
+	return nil
+}
+
+func (e *Engine) check(r Request) error {
+	if len(r.Tokens) == 0 || r.MaxTokens < 1 {
+		return fmt.Errorf("%w: %d prompt tokens, %d output tokens asked for", ErrBadRequest, len(r.Tokens), r.MaxTokens)
+	}
+	if _, ok := e.byID[r.ID]; ok {
+		return fmt.Errorf("%w: id %q is in use", ErrBadRequest, r.ID)
+	}
+	total := len(r.Tokens) + r.MaxTokens
+	if total > e.cfg.MaxModelLen {
+		return fmt.Errorf("%w: %d prompt tokens + %d output tokens > %d", ErrTooLong, len(r.Tokens), r.MaxTokens, e.cfg.MaxModelLen)
+	}
+	// The last output token is never computed, so it needs no slot.
+	if need := e.blocksFor(total - 1); need > e.cfg.NumBlocks-1 {
+		return fmt.Errorf("%w: needs %d blocks of %d", ErrNeverFits, need, e.cfg.NumBlocks-1)
+	}
+	return nil
+}
+
+// enqueue books what a request that starts to wait will have to compute, as the cache is now.
+func (e *Engine) enqueue(q *request) {
+	e.hits = e.lookup(e.hits[:0], q)
+	q.uncached = len(q.tokens) - len(e.hits)*e.cfg.BlockSize
+	e.waitingUncached += int64(q.uncached)
+}
+
+// Abort makes a request leave at the next step, wherever it is; its last Output has Finish "abort". It
+// returns false when there is no such request or it already produced its last output.
+func (e *Engine) Abort(_ int64, id string) bool {
+	q := e.byID[id]
+	if q == nil || q.finished || q.aborted {
+		return false
+	}
+	q.aborted = true
+	e.aborting = append(e.aborting, q)
+	return true
+}
+
+// ResetPrefixCache empties the prefix cache when no block is in use, and queues Cleared for the next step
+// that runs a model pass. With any block in use it changes nothing and returns false.
+func (e *Engine) ResetPrefixCache() bool {
+	if !e.pool.idle() {
+		return false
+	}
+	e.pool.clear()
+	e.beginEvents()
+	e.events = append(e.events, Event{Kind: Cleared})
+	return true
+}
+
+// Load is a snapshot; requests that produced their last output count as running until the next Step.
+func (e *Engine) Load() Load {
+	return Load{
+		Running: len(e.running), Waiting: e.waiting.len(),
+		WaitingUncachedTokens: e.waitingUncached,
+		KVUsage:               e.pool.usage(), Steps: e.steps,
+	}
+}
+
+// Counters is a snapshot of the counters.
+func (e *Engine) Counters() Counters { return e.counters }
+
+// Match is the number of leading blocks of a prompt that are cached now, whole blocks only and without the
+// rule that the last token is always computed. Empty strings are no adapter and no salt.
+func (e *Engine) Match(ids []uint32, lora, salt string) int {
+	if !e.cfg.EnablePrefixCaching {
+		return 0
+	}
+	bs, parent := e.cfg.BlockSize, e.cfg.Hasher.NoneHash()
+	extra := blockhash.Extra{LoRAName: lora, CacheSalt: salt}
+	for n := 0; ; n++ {
+		if (n+1)*bs > len(ids) {
+			return n
+		}
+		hash := e.cfg.Hasher.Next(parent, ids[n*bs:(n+1)*bs], extra)
+		if e.pool.table.first(&hash) == nullBlock {
+			return n
+		}
+		parent, extra.CacheSalt = hash, ""
+	}
+}
+
+// Blocks yields every distinct hash in the prefix cache, in no particular order that callers may rely on,
+// until yield returns false.
+func (e *Engine) Blocks(yield func(Block) bool) {
+	for _, id := range e.pool.table.slots {
+		if id == nullBlock {
+			continue
+		}
+		b := &e.pool.blocks[id]
+		copies, inUse := e.pool.table.copies(id)
+		if !yield(Block{Hash: b.hash, Parent: b.parent, Position: int(b.pos), Content: b.content, Copies: copies, InUse: inUse}) {
+			return
+		}
+	}
+}
+
+func (e *Engine) blocksFor(n int) int { return (n + e.cfg.BlockSize - 1) / e.cfg.BlockSize }
+
+// contentOf is the chain's content hash of block n of a request.
+func (e *Engine) contentOf(q *request, n int) uint64 {
+	h := tokens.ContentHash(q.tokens[n*e.cfg.BlockSize : (n+1)*e.cfg.BlockSize])
+	if n == 0 {
+		return tokens.Root(q.namespace, h)
+	}
+	return h
+}

@@ -1,0 +1,111 @@
+package engine
+
+import (
+	"github.com/zeebo/xxh3"
+
+	"fleetdrill/internal/tokens"
+	"fleetdrill/mockworker/blockhash"
+)
+
+// request is one generation inside the engine.
+type request struct {
+	id        string
+	maxTokens int
+	// lora, salt and their namespace separate prefix caches.
+	lora, salt string
+	loraID     *int
+	namespace  uint64
+	// draw seeds the output tokens.
+	draw uint64
+
+	// tokens are prompt and output so far; only appended to, so events may alias them.
+	tokens []uint32
+	prompt int
+	// hashes name the full blocks of tokens, keys their extra keys when there are any.
+	hashes []blockhash.Digest
+	keys   []ExtraKey
+
+	// blocks is the block table, computed the tokens whose KV is in it, cached the leading blocks of it
+	// that are in the prefix cache.
+	blocks   []int32
+	computed int
+	cached   int
+
+	uncached int // tokens not in the cache when it was queued
+	started  bool
+	finished bool // produced its last output, blocks not given back yet
+	aborted  bool
+	stats    RequestStats
+}
+
+// outputRoom is the room for output tokens reserved at once; longer outputs grow.
+const outputRoom = 256
+
+func newRequest(now int64, r Request, seed uint64) *request {
+	q := &request{
+		id: r.ID, maxTokens: r.MaxTokens, lora: r.LoRAName, salt: r.CacheSalt,
+		namespace: tokens.Namespace("", r.LoRAName, r.CacheSalt),
+		draw:      xxh3.HashStringSeed(r.ID, seed),
+		prompt:    len(r.Tokens),
+		stats:     RequestStats{Arrival: now, Prompt: len(r.Tokens)},
+	}
+	if r.LoRAName != "" {
+		q.loraID = &r.LoRAID
+	}
+	q.tokens = append(make([]uint32, 0, len(r.Tokens)+min(r.MaxTokens, outputRoom)), r.Tokens...)
+	return q
+}
+
+func (q *request) output() int { return len(q.tokens) - q.prompt }
+
+// nextToken draws the output token at the next position: a word, whatever happened before, so that a
+// preempted request or a second run says the same.
+func (q *request) nextToken() uint32 {
+	const words = tokens.Vocab - tokens.FirstWord
+	mixed := tokens.DigestTerm(q.draw + uint64(len(q.tokens))*0x9e3779b97f4a7c15)
+	return tokens.FirstWord + uint32(mixed%words)
+}
+
+// extendHashes hashes the blocks that became full since the last call.
+func (q *request) extendHashes(h *blockhash.Hasher, blockSize int) {
+	for n := len(q.hashes); (n+1)*blockSize <= len(q.tokens); n++ {
+		parent, extra := h.NoneHash(), blockhash.Extra{LoRAName: q.lora}
+		if n > 0 {
+			parent = q.hashes[n-1]
+		} else {
+			extra.CacheSalt = q.salt
+		}
+		q.hashes = append(q.hashes, h.Next(parent, q.tokens[n*blockSize:(n+1)*blockSize], extra))
+		q.extendKeys(n)
+	}
+}
+
+// extendKeys appends the extra key of block n as events show it; plain requests keep none.
+func (q *request) extendKeys(n int) {
+	if q.lora == "" && q.salt == "" {
+		return
+	}
+	if n >= 2 { // all but the first block have the same
+		q.keys = append(q.keys, q.keys[1])
+		return
+	}
+	var key ExtraKey
+	if q.lora != "" {
+		key = append(key, ExtraItem{Text: q.lora})
+	}
+	if q.salt != "" && n == 0 {
+		key = append(key, ExtraItem{Text: q.salt})
+	}
+	q.keys = append(q.keys, key)
+}
+
+// onDevice says that the request is running rather than waiting. Every admitted request has computed or
+// found something, and preemption resets that.
+func (q *request) onDevice() bool { return len(q.blocks) > 0 }
+
+// finish closes the request's record.
+func (q *request) finish(outcome string) *RequestStats {
+	q.stats.Output, q.stats.Outcome = q.output(), outcome
+	stats := q.stats
+	return &stats
+}

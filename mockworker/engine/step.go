@@ -1,0 +1,101 @@
+package engine
+
+import "slices"
+
+// Step schedules one model pass that begins at now, and returns what it yields and when. The order inside
+// is vLLM's: requests that ended with the pass before give their blocks back, aborted ones leave, running
+// requests get their tokens, then waiting ones are admitted, then the pass runs.
+func (e *Engine) Step(now int64) StepResult {
+	e.outputs, e.batch = e.outputs[:0], e.batch[:0]
+	e.settle()
+	e.dropAborted()
+	w := e.schedule(now)
+	if len(e.batch) == 0 {
+		return StepResult{Worked: len(e.outputs) > 0, Until: now, Outputs: e.outputs}
+	}
+	e.steps++
+	until := now + e.cfg.Timing.duration(w)
+	for _, s := range e.batch {
+		e.advance(s, until)
+	}
+	e.handedOut = true
+	return StepResult{Worked: true, Until: until, Outputs: e.outputs, Events: e.events}
+}
+
+// settle frees the requests that produced their last output in the pass before, in running order.
+func (e *Engine) settle() {
+	if e.finishing == 0 {
+		return
+	}
+	e.running = slices.DeleteFunc(e.running, func(q *request) bool {
+		if q.finished {
+			e.release(q)
+		}
+		return q.finished
+	})
+	e.finishing = 0
+}
+
+// dropAborted takes the aborted requests out of wherever they are, each with a last output.
+func (e *Engine) dropAborted() {
+	if len(e.aborting) == 0 {
+		return
+	}
+	gone := func(q *request) bool { return q.aborted }
+	e.running = slices.DeleteFunc(e.running, gone)
+	e.waiting.deleteFunc(gone)
+	for i, q := range e.aborting {
+		e.aborting[i] = nil
+		if !q.onDevice() {
+			e.waitingUncached -= int64(q.uncached)
+		}
+		e.release(q)
+		delete(e.byID, q.id)
+		e.counters.FinishedAbort++
+		e.outputs = append(e.outputs, Output{
+			ID: q.id, Index: -1, Finish: FinishAbort, CachedTokens: q.stats.CachedTokens, Stats: q.finish(FinishAbort),
+		})
+	}
+	e.aborting = e.aborting[:0]
+}
+
+func (e *Engine) release(q *request) {
+	e.pool.release(q.blocks)
+	q.blocks = nil
+}
+
+// advance books the computed tokens of one request and samples its next token when nothing of it is left
+// to compute: only the last chunk of a prompt yields a token.
+func (e *Engine) advance(s scheduled, until int64) {
+	q := s.q
+	q.computed += s.n
+	if q.computed < len(q.tokens) {
+		return
+	}
+	token := q.nextToken()
+	q.tokens = append(q.tokens, token)
+	out := Output{ID: q.id, Token: token, Index: q.output() - 1, CachedTokens: q.stats.CachedTokens}
+	if out.Index == 0 {
+		q.stats.FirstToken = until
+		e.counters.PromptTokens += int64(q.prompt)
+	}
+	q.stats.LastToken = until
+	e.counters.GenerationTokens++
+	if q.output() == q.maxTokens {
+		q.finished = true
+		e.finishing++
+		delete(e.byID, q.id) // the id is free as soon as its last output exists
+		e.counters.FinishedLength++
+		out.Finish, out.Stats = FinishLength, q.finish(FinishLength)
+	} else if e.cfg.EnablePrefixCaching {
+		q.extendHashes(e.cfg.Hasher, e.cfg.BlockSize)
+	}
+	e.outputs = append(e.outputs, out)
+}
+
+// beginEvents starts a new list of events unless the present one has not been handed out.
+func (e *Engine) beginEvents() {
+	if e.handedOut {
+		e.events, e.removed, e.handedOut = e.events[:0], e.removed[:0], false
+	}
+}
