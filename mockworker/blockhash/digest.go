@@ -34,7 +34,7 @@ func FromBytes(b []byte) Digest {
 }
 
 // EventInt is the unsigned integer that stands for the digest in an event: its last 8 bytes, big-endian.
-func (d *Digest) EventInt() uint64 {
+func (d Digest) EventInt() uint64 {
 	if d.n < intDigest {
 		return 0
 	}
@@ -45,7 +45,7 @@ func (d *Digest) EventInt() uint64 {
 func (d *Digest) Bytes() []byte { return d.b[:d.n] }
 
 // IsInt says that only the event integer is known.
-func (d *Digest) IsInt() bool { return d.n == intDigest }
+func (d Digest) IsInt() bool { return d.n == intDigest }
 
 // String is the digest in hex.
 func (d Digest) String() string { return hex.EncodeToString(d.b[:d.n]) }
