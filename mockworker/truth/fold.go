@@ -6,6 +6,7 @@ import (
 
 	"fleetdrill/internal/contract"
 	"fleetdrill/internal/tokens"
+	"fleetdrill/mockworker/ring"
 )
 
 // Sizes of the rings, in items.
@@ -56,16 +57,20 @@ type Fold struct {
 	announced map[uint64]Entry
 	head      Head
 	skips     Skips
-	digests   ring[contract.TruthDigest]
-	journal   ring[record]
+	digests   *ring.Ring[contract.TruthDigest]
+	journal   *ring.Ring[record]
 	changes   int // block changes held by journal
 }
 
 // NewFold makes the fold of a publisher that has sent nothing, for blocks of blockSize tokens.
 func NewFold(blockSize int) *Fold {
-	f := &Fold{blockSize: blockSize, announced: map[uint64]Entry{}, head: Head{Seq: -1}}
-	f.digests.max, f.journal.max = DigestRing, JournalRing
-	return f
+	return &Fold{
+		blockSize: blockSize,
+		announced: map[uint64]Entry{},
+		head:      Head{Seq: -1},
+		digests:   ring.New[contract.TruthDigest](DigestRing),
+		journal:   ring.New[record](JournalRing),
+	}
 }
 
 // Apply folds the payload that goes out under seq at now (monotonic ns). Sequence numbers only rise. A
@@ -83,19 +88,19 @@ func (f *Fold) Apply(seq, now int64, payload []byte) error {
 		f.event(&rec, &events[i])
 	}
 	f.head.Seq, f.head.Blocks = seq, len(f.announced)
-	f.digests.push(contract.TruthDigest{Seq: seq, MonoNs: now, Blocks: f.head.Blocks, Digest: contract.U64(f.head.Digest)})
+	f.digests.Push(contract.TruthDigest{Seq: seq, MonoNs: now, Blocks: f.head.Blocks, Digest: contract.U64(f.head.Digest)})
 	f.keep(rec)
 	return err
 }
 
 // keep adds a record and drops the oldest ones beyond the budget of changes.
 func (f *Fold) keep(rec record) {
-	if f.journal.n == f.journal.max {
-		f.changes -= f.journal.pop().changes
+	if f.journal.Full() {
+		f.changes -= f.journal.Pop().changes
 	}
-	f.journal.push(rec)
-	for f.changes += rec.changes; f.changes > JournalChanges && f.journal.n > 1; {
-		f.changes -= f.journal.pop().changes
+	f.journal.Push(rec)
+	for f.changes += rec.changes; f.changes > JournalChanges && f.journal.Len() > 1; {
+		f.changes -= f.journal.Pop().changes
 	}
 }
 
@@ -205,5 +210,5 @@ func (f *Fold) Announced() (map[uint64]Entry, Head) {
 func (f *Fold) Digests(from int64, dst []contract.TruthDigest) []contract.TruthDigest {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return page(&f.digests, dst, func(d *contract.TruthDigest) bool { return d.Seq >= from })
+	return page(f.digests, dst, func(d *contract.TruthDigest) bool { return d.Seq >= from })
 }

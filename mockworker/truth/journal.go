@@ -171,12 +171,12 @@ func (f *Fold) since(seq int64) (map[uint64]Entry, []record, error) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	newer := page(&f.journal, make([]record, 0, f.journal.n), func(r *record) bool { return r.seq > seq })
+	newer := page(f.journal, make([]record, 0, f.journal.Len()), func(r *record) bool { return r.seq > seq })
 	for len(newer) > 0 && newer[len(newer)-1].seq > head.Seq {
 		newer = newer[:len(newer)-1] // sent between the copy and now
 	}
-	if f.journal.n > 0 && f.journal.at(0).seq > seq+1 {
-		return nil, nil, fmt.Errorf("sequence %d is behind the journal, which starts at %d", seq, f.journal.at(0).seq)
+	if f.journal.Len() > 0 && f.journal.At(0).seq > seq+1 {
+		return nil, nil, fmt.Errorf("sequence %d is behind the journal, which starts at %d", seq, f.journal.At(0).seq)
 	}
 	return set, newer, nil
 }
@@ -184,7 +184,7 @@ func (f *Fold) since(seq int64) (map[uint64]Entry, []record, error) {
 // Journal appends to dst[:0] up to cap(dst) lines from sequence number from on, oldest first.
 func (f *Fold) Journal(from int64, dst []contract.TruthJournal) []contract.TruthJournal {
 	f.mu.Lock()
-	recs := page(&f.journal, make([]record, 0, cap(dst)), func(r *record) bool { return r.seq >= from })
+	recs := page(f.journal, make([]record, 0, cap(dst)), func(r *record) bool { return r.seq >= from })
 	f.mu.Unlock()
 	dst = dst[:0]
 	for i := range recs {

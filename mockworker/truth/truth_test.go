@@ -321,8 +321,8 @@ func TestJournalIsBoundedInChanges(t *testing.T) {
 		rec := record{seq: seq, changes: JournalChanges / 10}
 		f.keep(rec)
 	}
-	if f.changes > JournalChanges || f.journal.n != 10 {
-		t.Fatalf("%d records hold %d changes", f.journal.n, f.changes)
+	if f.changes > JournalChanges || f.journal.Len() != 10 {
+		t.Fatalf("%d records hold %d changes", f.journal.Len(), f.changes)
 	}
 }
 
