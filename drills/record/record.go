@@ -72,11 +72,13 @@ type Gate struct {
 type Record struct {
 	// Drill, Seed and Workers (ids in order) name the run; PeriodNs is the sampling period and MaxGapNs
 	// the longest hole between samples that a deciding window may have.
-	Drill    string   `json:"drill"`
-	Seed     uint64   `json:"seed"`
-	Workers  []string `json:"workers"`
-	PeriodNs int64    `json:"period_ns"`
-	MaxGapNs int64    `json:"max_gap_ns"`
+	Drill   string   `json:"drill"`
+	Seed    uint64   `json:"seed"`
+	Workers []string `json:"workers"`
+	// Ranks is the number of data-parallel ranks of every worker; 0 means 1.
+	Ranks    int   `json:"ranks,omitempty"`
+	PeriodNs int64 `json:"period_ns"`
+	MaxGapNs int64 `json:"max_gap_ns"`
 	// Targets maps a fault id to the worker it was aimed at: death.target in a predicate.
 	Targets map[string]string `json:"targets"`
 
