@@ -57,13 +57,13 @@ func ReadProc(pid int) (ProcInfo, error) {
 	return info, nil
 }
 
-// Positions in the fields that follow the command name; the first of them is field 3 of the file.
+// Positions in the fields that follow the command name: field 3 of the file is the first of them.
 const (
-	statState     = 3 - 3
-	statPPID      = 4 - 3
-	statGroup     = 5 - 3
-	statSession   = 6 - 3
-	statStartTime = 22 - 3
+	statState     = 0
+	statPPID      = 1
+	statGroup     = 2
+	statSession   = 3
+	statStartTime = 19
 )
 
 // parseStat parses one line of /proc/PID/stat. The command name may hold blanks, parentheses and line
