@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"strconv"
 	"time"
 
 	"fleetdrill/drills/predicate"
@@ -188,4 +189,13 @@ type Repeat struct {
 type Budget struct {
 	Fault time.Duration
 	Run   time.Duration
+}
+
+// WorkerIDs are the ids of the fleet's workers, w1..wN.
+func (s *Scenario) WorkerIDs() []string {
+	out := make([]string, s.Fleet.Workers)
+	for i := range out {
+		out[i] = "w" + strconv.Itoa(i+1)
+	}
+	return out
 }

@@ -1,0 +1,340 @@
+package scenario
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"gopkg.in/yaml.v3"
+
+	"fleetdrill/drills/predicate"
+	"fleetdrill/internal/contract"
+)
+
+// settleMin is how long a run goes on after its last fault at least; settleExtra what it adds to the
+// largest bound of the file, so that a late event is still seen and measured.
+const (
+	settleMin   = 7 * time.Second
+	settleExtra = 2 * time.Second
+)
+
+// reserved ids name marks that the runner itself gives.
+var reserved = []string{"steady", "run"}
+
+// order is the place of a mark in a run: marks with a smaller one come earlier. Loads run beside the
+// timeline, so their ends come last.
+type order int
+
+const (
+	orderLoadStart order = -1
+	orderSteady    order = 0
+	orderTimeline  order = 10
+	orderLoadEnd   order = 1 << 30
+	// orderStep is the distance between steps of the timeline; a step's own marks lie between.
+	orderStep order = 10
+)
+
+// checker holds what the parts of a scenario say about each other.
+type checker struct {
+	d      *decoder
+	root   *object
+	s      *Scenario
+	marks  map[string]order
+	scope  predicate.Scope
+	seenID map[string]bool
+}
+
+func newChecker(d *decoder, root *object, s *Scenario) *checker {
+	c := &checker{d: d, root: root, s: s, marks: map[string]order{}, seenID: map[string]bool{}}
+	c.scope = predicate.Scope{Workers: s.Fleet.Workers, Ranks: 1}
+	return c
+}
+
+// run checks ids, then marks in the order of a run, so that each part sees exactly what precedes it.
+func (c *checker) run() {
+	c.mark("steady.start", orderSteady)
+	c.mark("steady.end", orderSteady+1)
+	for i, n := range c.nodes("load") {
+		c.unique(n, "id", c.s.Loads[i].ID)
+		c.mark(c.s.Loads[i].ID+".start", orderLoadStart)
+		c.mark(c.s.Loads[i].ID+".end", orderLoadEnd)
+	}
+	c.timelineIDs()
+	c.steady()
+	c.timeline()
+	c.settle()
+	c.loads()
+	c.expectations()
+	c.controls()
+	c.targets()
+}
+
+// nodes are the elements of a top-level list.
+func (c *checker) nodes(key string) []*yaml.Node {
+	n := c.root.get(key)
+	if n == nil || n.Kind != yaml.SequenceNode || len(n.Content) > maxList {
+		return nil
+	}
+	return n.Content
+}
+
+func (c *checker) mark(name string, at order) {
+	if !strings.HasPrefix(name, ".") {
+		c.marks[name] = at
+	}
+}
+
+// unique checks an id against the ones before it; all ids share one name space, since they all name marks.
+func (c *checker) unique(n *yaml.Node, key, id string) {
+	if id == "" {
+		return
+	}
+	at := child(n, key)
+	switch {
+	case slices.Contains(reserved, id):
+		c.d.fail(at, "the id %q is taken by the run itself", id)
+	case c.seenID[id]:
+		c.d.fail(at, "the id %q is used twice", id)
+	}
+	c.seenID[id] = true
+}
+
+// child is the value of a key, or the mapping itself when it has none.
+func child(n *yaml.Node, key string) *yaml.Node {
+	if n.Kind == yaml.MappingNode {
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if n.Content[i].Value == key {
+				return n.Content[i+1]
+			}
+		}
+	}
+	return n
+}
+
+// timelineIDs registers faults before any predicate is checked: a trigger may name its own fault's target.
+func (c *checker) timelineIDs() {
+	for i, n := range c.nodes("timeline") {
+		switch st := c.s.Timeline[i]; {
+		case st.Fault != nil:
+			c.unique(n, "id", st.Fault.ID)
+			c.scope.Faults = append(c.scope.Faults, st.Fault.ID)
+		case st.Wait != nil:
+			c.unique(n, "wait", st.Wait.ID)
+		}
+	}
+}
+
+func (c *checker) steady() {
+	n := c.root.get("steady")
+	if n == nil {
+		return
+	}
+	c.scope.Marks = c.before(orderSteady + 1)
+	require := child(n, "require")
+	for i, x := range c.s.Steady.Require {
+		if require.Kind == yaml.SequenceNode && i < len(require.Content) && len(require.Content) == len(c.s.Steady.Require) {
+			c.predicate(require.Content[i], x)
+		}
+	}
+}
+
+// before lists the marks that come earlier than a place in the run.
+func (c *checker) before(at order) []string {
+	var out []string
+	for name, o := range c.marks {
+		if o < at {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (c *checker) timeline() {
+	for i, n := range c.nodes("timeline") {
+		at := orderTimeline + order(i)*orderStep
+		c.scope.Marks = c.before(at)
+		switch st := c.s.Timeline[i]; {
+		case st.Fault != nil:
+			c.fault(n, st.Fault, at)
+		case st.Wait != nil:
+			c.mark(st.Wait.ID+".start", at)
+			c.scope.Marks = append(c.scope.Marks, st.Wait.ID+".start")
+			c.markRef(child(n, "until"), st.Wait.Until)
+			c.mark(st.Wait.ID+".end", at+4)
+		}
+	}
+}
+
+func (c *checker) fault(n *yaml.Node, f *Fault, at order) {
+	trigger := child(n, "at")
+	from := trigger
+	if trigger.Kind == yaml.MappingNode {
+		from = child(trigger, "from")
+	}
+	c.markRef(from, f.At.From)
+	c.predicate(child(trigger, "when"), f.At.When)
+	c.mark(f.ID+".inject", at)
+	c.mark(f.ID+".effective", at+1)
+	if f.Heal == nil {
+		return
+	}
+	c.scope.Marks = c.before(at + 2)
+	c.predicate(child(child(n, "heal"), "when"), f.Heal.When)
+	c.mark(f.ID+".heal", at+2)
+	c.mark(f.ID+".healed", at+3)
+}
+
+// settle appends the default wait when the file has none of that id.
+func (c *checker) settle() {
+	last := "steady.end"
+	for _, st := range c.s.Timeline {
+		switch {
+		case st.Wait != nil && st.Wait.ID == "settle":
+			return
+		case st.Fault != nil && st.Fault.Heal != nil:
+			last = st.Fault.ID + ".healed"
+		case st.Fault != nil:
+			last = st.Fault.ID + ".effective"
+		}
+	}
+	length := settleMin
+	for _, x := range c.s.Expect {
+		length = max(length, x.Within+x.Hold+settleExtra)
+	}
+	at := orderTimeline + order(len(c.s.Timeline))*orderStep
+	c.mark("settle.start", at)
+	c.mark("settle.end", at+4)
+	c.s.Timeline = append(c.s.Timeline, Step{Wait: &Wait{ID: "settle", Until: predicate.Mark{Name: last,
+		Offsets: []predicate.Offset{{Lo: length, Hi: length}}}}})
+}
+
+func (c *checker) loads() {
+	c.scope.Marks = c.before(orderLoadEnd)
+	for i, n := range c.nodes("load") {
+		l := c.s.Loads[i]
+		c.markRef(child(n, "start"), l.Start)
+		c.markRef(child(n, "stop"), l.Stop)
+		if l.To != "gateway" && !c.isWorker(l.To) {
+			c.d.fail(child(n, "to"), "unknown destination %q: it is gateway or one of w1..w%d", l.To, c.s.Fleet.Workers)
+		}
+	}
+}
+
+func (c *checker) isWorker(id string) bool {
+	return slices.Contains(c.s.WorkerIDs(), id)
+}
+
+// expectations checks each rule against the marks of the run and the expectations above it; naming only
+// those above keeps the references free of cycles.
+func (c *checker) expectations() {
+	for i, n := range c.nodes("expect") {
+		x := c.s.Expect[i]
+		c.unique(n, "id", x.ID)
+		c.scope.Marks = c.before(orderLoadEnd + 1)
+		c.markRef(child(n, "after"), x.After)
+		c.markRef(child(n, "over"), x.Over.From)
+		c.markRef(child(n, "over"), x.Over.To)
+		c.ordered(child(n, "over"), x.Over)
+		c.predicate(child(n, ruleKey(x.Op)), x.That)
+		if x.Op == OpAfter {
+			c.mark(x.ID+".seen", c.marks[x.After.Name])
+		}
+		if x.Op == OpAtLeastOnce {
+			c.mark(x.ID+".seen", c.marks[x.Over.From.Name])
+		}
+	}
+}
+
+func ruleKey(op string) string {
+	if op == OpAfter {
+		return "that"
+	}
+	return op
+}
+
+// ordered refuses a window that ends before it begins in every run.
+func (c *checker) ordered(n *yaml.Node, r predicate.Range) {
+	from, ok1 := c.marks[r.From.Name]
+	to, ok2 := c.marks[r.To.Name]
+	if !ok1 || !ok2 {
+		return
+	}
+	if from > to {
+		c.d.fail(n, "the window %s ends before it begins", r)
+		return
+	}
+	if r.From.Name == r.To.Name && span(r.From) >= span(r.To) {
+		c.d.fail(n, "the window %s is empty", r)
+	}
+}
+
+// span is the sum of a mark's offsets.
+func span(m predicate.Mark) time.Duration {
+	var d time.Duration
+	for _, o := range m.Offsets {
+		if o.Minus {
+			d -= o.Lo
+		} else {
+			d += o.Hi
+		}
+	}
+	return d
+}
+
+// markRef reports an unknown mark, or one that comes only later.
+func (c *checker) markRef(n *yaml.Node, m predicate.Mark) {
+	if m.IsZero() {
+		return
+	}
+	err := m.CheckMark(c.scope)
+	if err == nil {
+		return
+	}
+	if _, later := c.marks[m.Name]; later {
+		c.d.failAt(n.Line, columnIn(n, m.Col), "mark %q comes only later in the run", m.Name)
+		return
+	}
+	if strings.HasSuffix(m.Name, ".healed") || strings.HasSuffix(m.Name, ".heal") {
+		id, _, _ := strings.Cut(m.Name, ".")
+		if slices.Contains(c.scope.Faults, id) {
+			c.d.failAt(n.Line, columnIn(n, m.Col), "mark %q never comes: fault %s is not healed", m.Name, id)
+			return
+		}
+	}
+	c.d.failAt(n.Line, columnIn(n, m.Col), "%s", err.Msg)
+}
+
+func (c *checker) predicate(n *yaml.Node, x *predicate.Expr) {
+	if x == nil {
+		return
+	}
+	for _, err := range x.Check(c.scope) {
+		c.d.failAt(n.Line, columnIn(n, err.Col), "%s", err.Msg)
+	}
+}
+
+func (c *checker) controls() {
+	n := c.root.get("control")
+	for i, h := range c.s.Control {
+		if slices.Contains(contract.Handicaps, h) {
+			continue
+		}
+		at := n
+		if n.Kind == yaml.SequenceNode && i < len(n.Content) {
+			at = n.Content[i]
+		}
+		c.d.fail(at, "unknown handicap %q%s", h, suggestAmong(h, contract.Handicaps))
+	}
+}
+
+func (c *checker) targets() {
+	for i, n := range c.nodes("timeline") {
+		f := c.s.Timeline[i].Fault
+		if f == nil || f.Target.Worker == "" || c.isWorker(f.Target.Worker) {
+			continue
+		}
+		t := child(n, "target")
+		c.d.fail(child(t, "worker"), "unknown worker %q: the fleet has w1..w%d", f.Target.Worker, c.s.Fleet.Workers)
+	}
+}

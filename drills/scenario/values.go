@@ -1,0 +1,334 @@
+package scenario
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"gopkg.in/yaml.v3"
+
+	"fleetdrill/drills/predicate"
+)
+
+// decoder walks the YAML tree and collects problems. It never stops at the first: a value that cannot be
+// read becomes its zero value and a problem.
+type decoder struct {
+	file     string
+	problems Problems
+}
+
+func (d *decoder) fail(n *yaml.Node, format string, args ...any) {
+	d.failAt(n.Line, n.Column, format, args...)
+}
+
+func (d *decoder) failAt(line, col int, format string, args ...any) {
+	d.problems = append(d.problems, Problem{d.file, max(1, line), max(1, col), fmt.Sprintf(format, args...)})
+}
+
+// object is a mapping whose keys have been checked. Reading a key that is not there gives nil.
+type object struct {
+	d      *decoder
+	node   *yaml.Node
+	what   string
+	values map[string]*yaml.Node
+	keys   map[string]*yaml.Node
+}
+
+// object checks that n is a mapping with only the known keys. soon lists keys that the language has and
+// this version does not; what names the mapping in messages.
+func (d *decoder) object(n *yaml.Node, what string, known []string, soon ...string) *object {
+	o := &object{d: d, node: n, what: what, values: map[string]*yaml.Node{}, keys: map[string]*yaml.Node{}}
+	if n == nil {
+		return o
+	}
+	if n.Kind != yaml.MappingNode {
+		d.fail(n, "%s must be a mapping of %s, not %s", what, strings.Join(known, ", "), describe(n))
+		return o
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		o.add(n.Content[i], n.Content[i+1], known, soon)
+	}
+	return o
+}
+
+func (o *object) add(key, value *yaml.Node, known, soon []string) {
+	name := key.Value
+	switch {
+	case o.keys[name] != nil:
+		o.d.fail(key, "duplicate key %q; the first one is on line %d", name, o.keys[name].Line)
+		return
+	case contains(soon, name):
+		o.d.fail(key, "%q is not supported yet in %s; supported are %s", name, o.what, strings.Join(known, ", "))
+	case !contains(known, name):
+		o.d.fail(key, "unknown key %q in %s%s", name, o.what, predicate.Suggest(name, append(known[:len(known):len(known)], soon...)))
+	default:
+		o.values[name] = value
+	}
+	o.keys[name] = key
+}
+
+func (o *object) get(key string) *yaml.Node { return o.values[key] }
+
+// need is get for a key that must be there.
+func (o *object) need(key string) *yaml.Node {
+	n := o.values[key]
+	if n == nil && o.node != nil && o.node.Kind == yaml.MappingNode && o.keys[key] == nil {
+		o.d.fail(o.node, "%s needs %q", o.what, key)
+	}
+	return n
+}
+
+// describe names what stands where something else was expected.
+func describe(n *yaml.Node) string {
+	switch n.Kind {
+	case yaml.MappingNode:
+		return "a mapping"
+	case yaml.SequenceNode:
+		return "a list"
+	}
+	if n.Tag == "!!null" {
+		return "nothing"
+	}
+	return strconv.Quote(n.Value)
+}
+
+func contains(list []string, s string) bool {
+	for _, x := range list {
+		if x == s {
+			return true
+		}
+	}
+	return false
+}
+
+// scalar is the text of a scalar; false, with a problem, for anything else and for nothing.
+func (d *decoder) scalar(n *yaml.Node, want string) (string, bool) {
+	if n == nil {
+		return "", false
+	}
+	if n.Kind != yaml.ScalarNode || n.Tag == "!!null" {
+		d.fail(n, "expected %s, not %s", want, describe(n))
+		return "", false
+	}
+	return n.Value, true
+}
+
+func (d *decoder) text(n *yaml.Node) string {
+	s, _ := d.scalar(n, "text")
+	return s
+}
+
+// id reads a name that marks and results are built from.
+func (d *decoder) id(n *yaml.Node) string {
+	s, ok := d.scalar(n, "an id")
+	if ok && !validID(s) {
+		d.fail(n, "%q is not an id: a letter, then letters, digits and single -", s)
+		return ""
+	}
+	return s
+}
+
+// validID reports whether a mark ID.x can be parsed back by the predicate language.
+func validID(s string) bool {
+	m, err := predicate.ParseMark(s + ".x")
+	return err == nil && m.Name == s+".x" && !strings.Contains(s, ".") && len(s) <= 64
+}
+
+func (d *decoder) integer(n *yaml.Node, lo, hi, def int) int {
+	s, ok := d.scalar(n, "a whole number")
+	if !ok {
+		return def
+	}
+	v, err := strconv.Atoi(strings.ReplaceAll(s, "_", ""))
+	if err != nil {
+		d.fail(n, "expected a whole number, not %q", s)
+		return def
+	}
+	if v < lo || v > hi {
+		d.fail(n, "%d is out of range: %d to %d", v, lo, hi)
+		return def
+	}
+	return v
+}
+
+func (d *decoder) boolean(n *yaml.Node) bool {
+	s, ok := d.scalar(n, "true or false")
+	if ok && s != "true" && s != "false" {
+		d.fail(n, "expected true or false, not %q", s)
+	}
+	return s == "true"
+}
+
+// duration reads a duration with its unit, in [lo, maxDuration].
+func (d *decoder) duration(n *yaml.Node, lo, def time.Duration) time.Duration {
+	s, ok := d.scalar(n, "a duration such as 2.5s")
+	if !ok {
+		return def
+	}
+	v, err := time.ParseDuration(s)
+	switch {
+	case err != nil && onlyDigits(s):
+		d.fail(n, "the duration %s needs a unit: write %ss or %sms", s, s, s)
+	case err != nil:
+		d.fail(n, "%q is not a duration: write it as 100ms, 2.5s or 1m30s", s)
+	case v < lo:
+		d.fail(n, "%s is too short: at least %s", s, lo)
+	case v > maxDuration:
+		d.fail(n, "%s is too long: at most %s", s, maxDuration)
+	default:
+		return v
+	}
+	return def
+}
+
+// maxDuration bounds every duration of a file; a soak of a day is the longest run there is.
+const maxDuration = 48 * time.Hour
+
+func onlyDigits(s string) bool {
+	return s != "" && strings.TrimFunc(s, func(r rune) bool { return unicode.IsDigit(r) || r == '.' }) == ""
+}
+
+// rate reads requests per second, written N/s or N/min.
+func (d *decoder) rate(n *yaml.Node) float64 {
+	s, ok := d.scalar(n, "a rate such as 24/s")
+	if !ok {
+		return 0
+	}
+	num, unit, _ := strings.Cut(s, "/")
+	per := map[string]float64{"s": 1, "min": 60}[unit]
+	v, err := strconv.ParseFloat(num, 64)
+	if err != nil || per == 0 || !(v > 0) || v > 1e6 {
+		d.fail(n, "%q is not a rate: write it as 24/s or 30/min", s)
+		return 0
+	}
+	return v / per
+}
+
+// share reads a share in [0, 1], written as a percentage or a fraction.
+func (d *decoder) share(n *yaml.Node) float64 {
+	s, ok := d.scalar(n, "a share such as 50%")
+	if !ok {
+		return 0
+	}
+	num, percent := strings.CutSuffix(s, "%")
+	v, err := strconv.ParseFloat(num, 64)
+	if percent {
+		v /= 100
+	}
+	if err != nil || math.IsNaN(v) || v < 0 || v > 1 {
+		d.fail(n, "%q is not a share: write it as 50%%", s)
+		return 0
+	}
+	return v
+}
+
+// intRange reads A..B or one number.
+func (d *decoder) intRange(n *yaml.Node) IntRange {
+	s, ok := d.scalar(n, "a range such as 256..1024")
+	if !ok {
+		return IntRange{}
+	}
+	a, b, two := strings.Cut(s, "..")
+	if !two {
+		b = a
+	}
+	lo, err1 := strconv.Atoi(a)
+	hi, err2 := strconv.Atoi(b)
+	switch {
+	case err1 != nil || err2 != nil:
+		d.fail(n, "%q is not a range: write it as 256..1024", s)
+	case lo < 0 || hi < lo || hi > 1<<20:
+		d.fail(n, "the range %q must go up, from 0 to at most %d", s, 1<<20)
+	default:
+		return IntRange{lo, hi}
+	}
+	return IntRange{}
+}
+
+// list calls each with every element of a sequence.
+func (d *decoder) list(n *yaml.Node, what string, each func(*yaml.Node)) {
+	switch {
+	case n == nil:
+	case n.Kind != yaml.SequenceNode:
+		d.fail(n, "%s must be a list, not %s", what, describe(n))
+	case len(n.Content) > maxList:
+		d.fail(n, "%s has %d entries, more than %d", what, len(n.Content), maxList)
+	default:
+		for _, x := range n.Content {
+			each(x)
+		}
+	}
+}
+
+// maxList bounds every list of a file.
+const maxList = 1000
+
+// texts reads a list of scalars; a lone scalar is a list of one.
+func (d *decoder) texts(n *yaml.Node, what string) []string {
+	if n != nil && n.Kind == yaml.ScalarNode {
+		return []string{d.text(n)}
+	}
+	var out []string
+	d.list(n, what, func(x *yaml.Node) { out = append(out, d.text(x)) })
+	return out
+}
+
+func (d *decoder) predicate(n *yaml.Node) *predicate.Expr {
+	s, ok := d.scalar(n, "a condition")
+	if !ok {
+		return nil
+	}
+	x, err := predicate.Parse(s)
+	if err != nil {
+		d.inside(n, err)
+		return nil
+	}
+	return x
+}
+
+func (d *decoder) mark(n *yaml.Node) predicate.Mark {
+	s, ok := d.scalar(n, "a mark such as death.effective")
+	if !ok {
+		return predicate.Mark{}
+	}
+	m, err := predicate.ParseMark(s)
+	if err != nil {
+		d.inside(n, err)
+	}
+	return m
+}
+
+func (d *decoder) marks(n *yaml.Node) predicate.Range {
+	s, ok := d.scalar(n, "a window such as death.effective..settle.end")
+	if !ok {
+		return predicate.Range{}
+	}
+	r, err := predicate.ParseRange(s)
+	if err != nil {
+		d.inside(n, err)
+	}
+	return r
+}
+
+// inside reports a mistake within a scalar at its own column. In a folded or literal scalar the offset
+// cannot be mapped, so the scalar's start is given.
+func (d *decoder) inside(n *yaml.Node, err error) {
+	col := n.Column
+	if e, ok := err.(*predicate.Error); ok {
+		col = columnIn(n, e.Col)
+	}
+	d.failAt(n.Line, col, "%s", err)
+}
+
+func columnIn(n *yaml.Node, offset int) int {
+	switch n.Style {
+	case yaml.LiteralStyle, yaml.FoldedStyle:
+		return n.Column
+	case yaml.DoubleQuotedStyle, yaml.SingleQuotedStyle:
+		offset++
+	}
+	return n.Column + offset
+}
