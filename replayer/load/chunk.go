@@ -24,6 +24,9 @@ func parseChunk(data []byte) (chunk, error) {
 	var isError bool
 	var message []byte
 	s := scanner{b: data}
+	if s.peek() != '{' {
+		return c, errors.New("not a JSON object")
+	}
 	err := s.object(func(key string) error {
 		switch key {
 		case "choices":

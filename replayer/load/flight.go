@@ -79,6 +79,9 @@ func (r *Run) exchange(ctx context.Context, f *flight, req Request) error {
 	if err != nil {
 		return failf("building the request: %v", err)
 	}
+	if ctx.Err() != nil {
+		return ctx.Err() // due but cut before it left
+	}
 	f.update(func(rec *Record) { rec.SentNs = clock.MonoNs() })
 	resp, err := r.client.Do(hr)
 	if err != nil {

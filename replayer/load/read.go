@@ -1,6 +1,7 @@
 package load
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -46,7 +47,7 @@ func number(s string, otherwise int) int {
 func (r *Run) read(f *flight, resp *http.Response) error {
 	body := io.Reader(resp.Body)
 	if r.o.ReadPause > 0 {
-		body = slowReader{body, r.o.ReadPause, resp.Request.Context().Done()}
+		body = slowReader{resp.Request.Context(), body, r.o.ReadPause}
 	}
 	switch {
 	case resp.StatusCode >= http.StatusBadRequest:
@@ -62,9 +63,9 @@ func (r *Run) read(f *flight, resp *http.Response) error {
 
 // slowReader pauses before each read; a cut request does not wait for the pause.
 type slowReader struct {
+	ctx   context.Context
 	r     io.Reader
 	pause time.Duration
-	done  <-chan struct{}
 }
 
 func (s slowReader) Read(p []byte) (int, error) {
@@ -72,9 +73,10 @@ func (s slowReader) Read(p []byte) (int, error) {
 	defer t.Stop()
 	select {
 	case <-t.C:
-	case <-s.done:
+		return s.r.Read(p)
+	case <-s.ctx.Done():
+		return 0, s.ctx.Err()
 	}
-	return s.r.Read(p)
 }
 
 // refusal turns an error answer into an error. Its body is worth a message and no more: when it cannot

@@ -80,8 +80,10 @@ func (s *scanner) list(closing byte, item func() error) error {
 func (s *scanner) value() ([]byte, error) {
 	s.peek()
 	from := s.i
-	err := s.skip()
-	return s.b[from:s.i], err
+	if err := s.skip(); err != nil {
+		return nil, err
+	}
+	return s.b[from:s.i], nil
 }
 
 // skip steps over one value. Nesting is counted, not recursed into, so depth costs nothing.

@@ -47,16 +47,17 @@ func (r *Run) prepare(prepared chan<- Request, quit <-chan struct{}) {
 
 // waitUntil sleeps until the instant at; false means that the load stopped before it.
 func (r *Run) waitUntil(at int64) bool {
-	wait := time.Duration(at - clock.MonoNs())
-	if wait > 0 {
+	if wait := time.Duration(at - clock.MonoNs()); wait > 0 {
 		t := time.NewTimer(wait)
 		defer t.Stop()
 		select {
 		case <-t.C:
 		case <-r.stopped:
 		case <-r.ctx.Done():
-			r.Stop()
 		}
+	}
+	if r.ctx.Err() != nil {
+		r.Stop()
 	}
 	select {
 	case <-r.stopped:
@@ -90,23 +91,28 @@ func (r *Run) launch(req Request, at int64, ended func()) {
 		Outcome: OutcomeOpen,
 	}
 	f, open := r.book.add(rec)
-	if open > r.o.MaxOpen {
-		r.refused.Add(1)
-		f.update(func(rec *Record) {
-			rec.EndNs, rec.Outcome = clock.MonoNs(), OutcomeFailed
-			rec.Error = fmt.Sprintf("not sent: %d requests were open", r.o.MaxOpen)
-		})
+	end := func() {
 		r.book.settle(f)
 		if ended != nil {
 			ended()
 		}
+	}
+	if open > r.o.MaxOpen {
+		r.refuse(f)
+		end()
 		return
 	}
 	r.flights.Go(func() {
+		defer end()
 		r.fly(f, req)
-		r.book.settle(f)
-		if ended != nil {
-			ended()
-		}
+	})
+}
+
+// refuse records a request that was not sent.
+func (r *Run) refuse(f *flight) {
+	r.refused.Add(1)
+	f.update(func(rec *Record) {
+		rec.EndNs, rec.Outcome = clock.MonoNs(), OutcomeFailed
+		rec.Error = fmt.Sprintf("not sent: %d requests were open", r.o.MaxOpen)
 	})
 }
