@@ -172,9 +172,11 @@ type RoutingRank struct {
 
 // RankCounters count what happened on a rank's stream since it was registered.
 type RankCounters struct {
-	Batches      int64            `json:"batches"`
-	Gaps         int64            `json:"gaps"`
-	Duplicates   int64            `json:"duplicates"`
+	Batches    int64 `json:"batches"`
+	Gaps       int64 `json:"gaps"`
+	Duplicates int64 `json:"duplicates"`
+	// Stale are batches below the cursor that nothing could be concluded from.
+	Stale        int64            `json:"stale"`
 	Replayed     int64            `json:"replayed"`
 	Refilled     int64            `json:"refilled"`
 	Unrecovered  int64            `json:"unrecovered"`
