@@ -1,0 +1,76 @@
+package fleet
+
+import (
+	"bytes"
+	"errors"
+	"strconv"
+)
+
+// ErrNoLoad says that a metrics text has no load gauges.
+var ErrNoLoad = errors.New("no vllm:num_requests_running among the metrics")
+
+// ParseMetrics reads a load record from an engine's Prometheus text. Series of several ranks (label
+// engine) are added up; KV usage is their mean. Lines that are not understood are skipped: an engine's
+// page is long, and only these few lines matter here.
+func ParseMetrics(text []byte) (Record, error) {
+	var r Record
+	running, usages := 0, 0
+	for len(text) > 0 {
+		line := text
+		if i := bytes.IndexByte(text, '\n'); i >= 0 {
+			line, text = text[:i], text[i+1:]
+		} else {
+			text = nil
+		}
+		name, value, ok := sample(line)
+		if !ok {
+			continue
+		}
+		switch name {
+		case "vllm:num_requests_running":
+			r.Running += int64(value)
+			running++
+		case "vllm:num_requests_waiting":
+			r.Waiting += int64(value)
+		case "vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc":
+			r.Usage += value
+			usages++
+		case "vllm:iteration_tokens_total_count":
+			r.Steps += int64(value)
+			r.HasSteps = true
+		}
+	}
+	if running == 0 {
+		return Record{}, ErrNoLoad
+	}
+	if usages > 0 {
+		r.Usage /= float64(usages)
+	}
+	return r, nil
+}
+
+// maxGauge is far above any count an engine can report and far below what overflows an int64.
+const maxGauge = 1e15
+
+// sample splits one line of Prometheus text. Labels may hold any character, so the value is what stands
+// behind the last brace; a timestamp behind it is ignored.
+func sample(line []byte) (name string, value float64, ok bool) {
+	if !bytes.HasPrefix(line, []byte("vllm:")) {
+		return "", 0, false
+	}
+	end := bytes.IndexAny(line, "{ ")
+	if end < 0 {
+		return "", 0, false
+	}
+	rest := line[end:]
+	if rest[0] == '{' {
+		rest = rest[bytes.LastIndexByte(rest, '}')+1:]
+	}
+	fields := bytes.Fields(rest)
+	if len(fields) == 0 {
+		return "", 0, false
+	}
+	value, err := strconv.ParseFloat(string(fields[0]), 64)
+	// The comparison also refuses NaN.
+	return string(line[:end]), value, err == nil && value >= 0 && value <= maxGauge
+}
