@@ -1,0 +1,147 @@
+package proxy
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"fleetdrill/internal/clock"
+)
+
+// deliver passes the answer on: its first byte together with its head, then piece by piece as they
+// come.
+func (a *attempt) deliver() (failure, error) {
+	held := a.p.buffers.Get().(*[]byte)
+	defer a.p.buffers.Put(held)
+	buf := *held
+	n, err := readSome(a.resp.Body, buf)
+	if n == 0 {
+		return a.deliverEmpty(err)
+	}
+	a.p.opts.Fleet.FirstByte(a.guard)
+	a.head()
+	for {
+		if n > 0 {
+			if werr := a.pass(buf[:n]); werr != nil {
+				a.cancel(errClient)
+				return clientGone, werr
+			}
+		}
+		if err != nil {
+			return a.finished(err)
+		}
+		if a.events {
+			a.expect(a.p.opts.StreamStallTimeout, errStall)
+		}
+		n, err = a.resp.Body.Read(buf)
+		a.heard()
+		if n > 0 {
+			a.p.opts.Fleet.Byte(a.guard)
+		}
+	}
+}
+
+// readSome reads until there is something, or an error.
+func readSome(r io.Reader, buf []byte) (n int, err error) {
+	for n == 0 && err == nil {
+		n, err = r.Read(buf)
+	}
+	return n, err
+}
+
+// deliverEmpty ends an attempt whose answer has no body: fine for an error status, broken for a result.
+func (a *attempt) deliverEmpty(err error) (failure, error) {
+	if !errors.Is(err, io.EOF) {
+		return a.failed(err)
+	}
+	if a.resp.StatusCode < 300 {
+		return broken, errShort
+	}
+	a.head()
+	return none, nil
+}
+
+// head writes the answer's head. From here on nothing can be retried.
+func (a *attempt) head() {
+	a.begun = true
+	h := a.w.Header()
+	copyHeader(h, a.resp.Header)
+	a.routed(a.guard)
+	a.events = strings.HasPrefix(h.Get("Content-Type"), "text/event-stream")
+	if a.in.stream {
+		a.p.metrics.ttft.Observe(time.Duration(clock.MonoNs() - a.arrived).Seconds())
+	}
+	a.heard()
+	a.w.WriteHeader(a.resp.StatusCode)
+}
+
+// pass writes one piece to the client. While that waits, the client is the slow one and the worker owes
+// nothing.
+func (a *attempt) pass(piece []byte) error {
+	a.guard.SetBlocked(true)
+	defer a.guard.SetBlocked(false)
+	// Moving the deadline costs a timer; once in a while is enough for a bound of this size.
+	if now := clock.MonoNs(); now > a.deadline-int64(clientStall)/2 {
+		a.deadline = now + int64(clientStall)
+		_ = a.control.SetWriteDeadline(time.Now().Add(clientStall))
+	}
+	if _, err := a.w.Write(piece); err != nil {
+		return err
+	}
+	a.tail.add(piece)
+	if !a.events {
+		return nil
+	}
+	return a.control.Flush()
+}
+
+// finished judges the end of the answer's body.
+func (a *attempt) finished(err error) (failure, error) {
+	switch {
+	case !errors.Is(err, io.EOF):
+		return a.failed(err)
+	case !a.complete():
+		return broken, errShort
+	default:
+		return none, nil
+	}
+}
+
+// complete says whether an answer that ended cleanly is whole: an engine that dies or is cut off may
+// still close its connection in good order.
+func (a *attempt) complete() bool {
+	switch {
+	case a.resp.StatusCode != http.StatusOK:
+		return true
+	case a.events:
+		return a.tail.trimmedEnds("[DONE]")
+	case strings.HasPrefix(a.resp.Header.Get("Content-Type"), "application/json"):
+		return a.tail.trimmedEnds("}") || a.tail.trimmedEnds("]")
+	}
+	return true
+}
+
+// tail keeps the last bytes of an answer.
+type tail struct {
+	buf [16]byte
+	n   int
+}
+
+func (t *tail) add(piece []byte) {
+	if len(piece) >= len(t.buf) {
+		t.n = copy(t.buf[:], piece[len(piece)-len(t.buf):])
+		return
+	}
+	keep := min(t.n, len(t.buf)-len(piece))
+	copy(t.buf[:], t.buf[t.n-keep:t.n])
+	t.n = keep + copy(t.buf[keep:], piece)
+}
+
+func (t *tail) ends(s string) bool { return bytes.HasSuffix(t.buf[:t.n], []byte(s)) }
+
+func (t *tail) trimmedEnds(s string) bool {
+	return bytes.HasSuffix(bytes.TrimRight(t.buf[:t.n], " \r\n"), []byte(s))
+}
