@@ -27,7 +27,7 @@ const (
 
 // Candidate is one worker that may be chosen, as the policy sees it.
 type Candidate struct {
-	// Overlap is the number of leading blocks of the request that the worker caches.
+	// Overlap is the number of leading tokens of the request that the worker caches.
 	Overlap int
 	// InFlight are the gateway's own requests placed there and not ended.
 	InFlight int
