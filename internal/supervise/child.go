@@ -78,9 +78,6 @@ type Child struct {
 	exit ExitInfo
 }
 
-// Name is the Spec's name.
-func (c *Child) Name() string { return c.name }
-
 // ID is the child's pid and start time.
 func (c *Child) ID() ProcID { return c.id }
 

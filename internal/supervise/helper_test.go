@@ -103,7 +103,7 @@ func playLab() {
 	r, w, err := os.Pipe()
 	check(err)
 	child := must(s.Start(Spec{Name: "parent", Path: os.Args[0], Env: append(os.Environ(), helperEnv+"=parent"), Stdout: w}))
-	report := labReport{Child: child.ID(), Watchdog: dog.PID()}
+	report := labReport{Child: child.ID(), Watchdog: dog.cmd.Process.Pid}
 	check(json.NewDecoder(r).Decode(&report.Grandchild))
 	printJSON(report)
 

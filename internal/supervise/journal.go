@@ -219,9 +219,6 @@ func (j *Journal) append(l line) error {
 	return nil
 }
 
-// Pending lists what has not been struck off, newest first.
-func (j *Journal) Pending() []Undo { return j.newestFirst() }
-
 func (j *Journal) newestFirst() []Undo {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -207,14 +207,14 @@ func TestChildIsJournaled(t *testing.T) {
 	j := openTestJournal(t)
 	s := startSupervisor(t, Options{Journal: j})
 	c, _ := startHelper(t, s, "block", long)
-	pending := j.Pending()
+	pending := j.newestFirst()
 	if len(pending) != 1 || pending[0].Kind != UndoKillGroup || pending[0].PID != c.ID().PID || pending[0].Why != "child block" {
 		t.Fatalf("pending %v, want the child's group", pending)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if pending := j.Pending(); len(pending) != 0 {
+	if pending := j.newestFirst(); len(pending) != 0 {
 		t.Errorf("pending after Close: %v", pending)
 	}
 }

@@ -52,9 +52,6 @@ func StartWatchdog(selfExe, journalPath string) (*Watchdog, error) {
 	return &Watchdog{cmd: cmd, pipe: pipe}, nil
 }
 
-// PID is the watchdog's process id.
-func (w *Watchdog) PID() int { return w.cmd.Process.Pid }
-
 // Close tells the watchdog that the lab ended in order, so that it undoes nothing, and waits for it. An
 // error means that the lab was not guarded: the watchdog had failed or been killed.
 func (w *Watchdog) Close() error {

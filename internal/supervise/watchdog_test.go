@@ -174,7 +174,7 @@ func TestWatchdogThatDiedIsReported(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Kill(dog.PID(), syscall.SIGKILL); err != nil {
+	if err := syscall.Kill(dog.cmd.Process.Pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	if err := dog.Close(); err == nil {
