@@ -27,8 +27,8 @@ func parseChunk(data []byte) (chunk, error) {
 	if s.peek() != '{' {
 		return c, errors.New("not a JSON object")
 	}
-	err := s.object(func(key string) error {
-		switch key {
+	err := s.object(func(key []byte) error {
+		switch string(key) {
 		case "choices":
 			return s.each(func() error { return s.choice(&c) })
 		case "usage":
@@ -57,8 +57,8 @@ func parseChunk(data []byte) (chunk, error) {
 
 // choice looks for output in one choice, or in the delta of one.
 func (s *scanner) choice(c *chunk) error {
-	return s.object(func(key string) error {
-		switch key {
+	return s.object(func(key []byte) error {
+		switch string(key) {
 		case "delta":
 			return s.choice(c)
 		case "text", "content", "reasoning", "reasoning_content", "token_ids", "tool_calls":
@@ -80,14 +80,14 @@ func carries(raw []byte) bool {
 }
 
 func (s *scanner) usage(c *chunk) error {
-	return s.object(func(key string) error {
+	return s.object(func(key []byte) error {
 		c.hasUsage = true
-		switch key {
+		switch string(key) {
 		case "completion_tokens":
 			return s.count(&c.completionTokens)
 		case "prompt_tokens_details":
-			return s.object(func(key string) error {
-				if key == "cached_tokens" {
+			return s.object(func(key []byte) error {
+				if string(key) == "cached_tokens" {
 					return s.count(&c.cachedTokens)
 				}
 				return s.skip()

@@ -66,9 +66,13 @@ var answers = map[string]http.HandlerFunc{
 		w.WriteHeader(404)
 		io.WriteString(w, `{"object":"error","message":"no such model","code":404}`)
 	},
-	"/503":      func(w http.ResponseWriter, r *http.Request) { http.Error(w, "no worker is routable", 503) },
-	"/503-long": func(w http.ResponseWriter, r *http.Request) { http.Error(w, strings.Repeat("busy ", 5000), 503) },
-	"/redirect": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/stream", 302) },
+	"/503": func(w http.ResponseWriter, r *http.Request) {
+		http.Error(w, "no worker is routable", http.StatusServiceUnavailable)
+	},
+	"/503-long": func(w http.ResponseWriter, r *http.Request) {
+		http.Error(w, strings.Repeat("busy ", 5000), http.StatusServiceUnavailable)
+	},
+	"/redirect": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/stream", http.StatusFound) },
 	"/silent":   func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
 	"/stall":    func(w http.ResponseWriter, r *http.Request) { sse(token("a"))(w, r); <-r.Context().Done() },
 }

@@ -28,7 +28,7 @@ func (s *scanner) atEnd() bool { return s.peek() == 0 && s.i >= len(s.b) }
 
 // object calls visit for each key with i at its value, which visit must read. A value that is null, or
 // not an object, is stepped over.
-func (s *scanner) object(visit func(key string) error) error {
+func (s *scanner) object(visit func(key []byte) error) error {
 	if s.peek() != '{' {
 		return s.skip()
 	}
@@ -149,13 +149,13 @@ func (s *scanner) string() ([]byte, error) {
 }
 
 // key is the name a raw key stands for. Keys with escapes are legal and never seen.
-func key(raw []byte) string {
+func key(raw []byte) []byte {
 	if bytes.IndexByte(raw, '\\') < 0 {
-		return string(raw)
+		return raw
 	}
 	var name string
 	if json.Unmarshal(append(append([]byte{'"'}, raw...), '"'), &name) != nil {
-		return ""
+		return nil
 	}
-	return name
+	return []byte(name)
 }

@@ -3,7 +3,6 @@ package load
 import (
 	"fmt"
 	"sync"
-	"time"
 
 	"fleetdrill/internal/clock"
 )
@@ -47,15 +46,7 @@ func (r *Run) prepare(prepared chan<- Request, quit <-chan struct{}) {
 
 // waitUntil sleeps until the instant at; false means that the load stopped before it.
 func (r *Run) waitUntil(at int64) bool {
-	if wait := time.Duration(at - clock.MonoNs()); wait > 0 {
-		t := time.NewTimer(wait)
-		defer t.Stop()
-		select {
-		case <-t.C:
-		case <-r.stopped:
-		case <-r.ctx.Done():
-		}
-	}
+	sleepUntil(at, r.stopped, r.ctx.Done())
 	if r.ctx.Err() != nil {
 		r.Stop()
 	}
