@@ -1,0 +1,10 @@
+// Package loop runs one engine in real time: it takes requests in, sleeps while a step lasts, hands out
+// the tokens and gives the events to the publisher.
+//
+// The one idea to know: one goroutine owns the engine and nobody else touches it. Everybody else leaves
+// letters (a request, an abort, a question to ask at a step boundary) in a mailbox, and reads its own
+// Stream or a snapshot. An idle loop is blocked on the mailbox and costs nothing.
+//
+// What a step does and how long it lasts is decided in mockworker/engine, which is pure; how a token looks
+// to a client is mockworker/api.
+package loop

@@ -1,0 +1,357 @@
+package loop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"fleetdrill/internal/clock"
+	"fleetdrill/mockworker/engine"
+)
+
+// ErrClosed ends the streams of a loop that was closed.
+var ErrClosed = errors.New("the engine is shutting down")
+
+// Observer learns what happened, on the loop goroutine: it must be quick and must not block.
+type Observer interface {
+	// Token is one output token: its index, and ns since the request arrived (index 0) or since its
+	// token before.
+	Token(index int, sinceNs int64)
+	// Ended is one request that left the engine, with the number of tokens it had asked for.
+	Ended(id string, maxTokens int, s engine.RequestStats)
+	// Step is one model pass with the number of output tokens it gave.
+	Step(tokens int)
+}
+
+// Options make a loop. Engine and Observer are needed.
+type Options struct {
+	Engine   *engine.Engine
+	Observer Observer
+	// Publish takes the events of one step before its tokens go out; nil throws them away. It may block,
+	// and then the steps wait, as a real engine's do. ctx ends when the loop is closed.
+	Publish func(ctx context.Context, events []engine.Event) error
+	// Log may be nil.
+	Log *slog.Logger
+}
+
+// Snapshot is the engine as it was at the last step boundary.
+type Snapshot struct {
+	engine.Load
+	engine.Counters
+	LastStepMonoNs int64
+}
+
+// Loop runs one engine. Its methods are safe for concurrent use.
+type Loop struct {
+	o      Options
+	alarm  *alarm
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	done   chan struct{}
+
+	mailMu sync.Mutex // guards mail and closed
+	mail   []letter
+	closed bool
+	posted chan struct{} // at most one token: "look into the mailbox"
+
+	snapMu sync.Mutex // guards snap
+	snap   Snapshot
+	open   atomic.Int64
+
+	// Belonging to the loop goroutine.
+	streams   map[string]*Stream
+	letters   []letter // the mail being read, swapped with mail
+	repeat    int64    // makes engine names of request ids that are in use
+	lastMono  int64    // latest time the engine was told
+	lastUntil int64
+	lastStep  int64
+}
+
+type letterKind uint8
+
+const (
+	addLetter letterKind = iota
+	abortLetter
+	askLetter
+)
+
+// letter is one thing left for the loop goroutine.
+type letter struct {
+	kind   letterKind
+	at     int64 // CLOCK_MONOTONIC ns
+	stream *Stream
+	req    engine.Request
+	ask    func(*engine.Engine)
+	asked  chan struct{}
+}
+
+// Start runs a loop until Close.
+func Start(o Options) (*Loop, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	a, err := newAlarm()
+	if err != nil {
+		return nil, fmt.Errorf("starting a step loop: %w", err)
+	}
+	l := &Loop{o: o, alarm: a, done: make(chan struct{}), posted: make(chan struct{}, 1), streams: map[string]*Stream{}}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	l.snapshot()
+	go l.run()
+	return l, nil
+}
+
+// Submit queues a request, which arrives now. Whole asks to be woken only once, at the end. What the
+// engine has against the request is told by the stream.
+func (l *Loop) Submit(r engine.Request, whole bool) *Stream {
+	s := &Stream{loop: l, whole: whole, ready: make(chan struct{}, 1), maxTokens: r.MaxTokens}
+	l.open.Add(1)
+	if !l.post(letter{kind: addLetter, stream: s, req: r}) {
+		l.open.Add(-1)
+		s.end(finishError, ErrClosed)
+	}
+	return s
+}
+
+// finishError is the finish of a request that failed.
+const finishError = "error"
+
+// Open is the number of requests submitted and not ended: the engine's and those in the mailbox.
+func (l *Loop) Open() int64 { return l.open.Load() }
+
+// Snapshot is the engine at the last step boundary.
+func (l *Loop) Snapshot() Snapshot {
+	l.snapMu.Lock()
+	defer l.snapMu.Unlock()
+	return l.snap
+}
+
+// Ask runs fn with the engine between two steps, when everything the engine did is given to the publisher
+// and to the streams. It fails when ctx ends first or the loop is closed; fn may still run then.
+func (l *Loop) Ask(ctx context.Context, fn func(*engine.Engine)) error {
+	asked := make(chan struct{})
+	if !l.post(letter{kind: askLetter, ask: fn, asked: asked}) {
+		return ErrClosed
+	}
+	select {
+	case <-asked:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for the end of the engine's step: %w", ctx.Err())
+	case <-l.done:
+		return ErrClosed
+	}
+}
+
+// Close ends the loop: open streams end with ErrClosed. It returns when the goroutines are gone.
+func (l *Loop) Close() error {
+	l.mailMu.Lock()
+	already := l.closed
+	l.closed = true
+	l.mailMu.Unlock()
+	l.cancel()
+	<-l.done
+	if already {
+		return nil
+	}
+	return l.alarm.close()
+}
+
+// post leaves a letter, stamped now. It returns false when the loop is closed.
+func (l *Loop) post(m letter) bool {
+	l.mailMu.Lock()
+	if l.closed {
+		l.mailMu.Unlock()
+		return false
+	}
+	m.at = clock.MonoNs() // under the lock, so that letters lie in the order of their stamps
+	l.mail = append(l.mail, m)
+	l.mailMu.Unlock()
+	select {
+	case l.posted <- struct{}{}:
+	default:
+	}
+	return true
+}
+
+func (l *Loop) run() {
+	defer close(l.done)
+	defer l.endAll()
+	for l.ctx.Err() == nil {
+		l.readMail()
+		res := l.o.Engine.Step(l.begin())
+		if !res.Worked {
+			l.snapshot()
+			l.waitForMail()
+			continue
+		}
+		if !l.sleepUntil(res.Until) {
+			return
+		}
+		l.finishStep(&res)
+	}
+}
+
+// maxCatchUp bounds how far steps may begin in the past. Waking up late by some tens of microseconds must
+// not add up over a thousand steps, but a process that was stopped must not run its steps all at once.
+const maxCatchUp = 1_000_000 // 1 ms
+
+// begin is when the next step begins: where the one before ended, unless that is long ago or a letter came
+// since.
+func (l *Loop) begin() int64 {
+	now := clock.MonoNs()
+	if now-l.lastUntil < maxCatchUp {
+		now = l.lastUntil
+	}
+	l.lastMono = max(l.lastMono, now)
+	return l.lastMono
+}
+
+// waitForMail blocks an idle loop, at no cost.
+func (l *Loop) waitForMail() {
+	select {
+	case <-l.posted:
+	case <-l.ctx.Done():
+	}
+}
+
+// spinNs is a wait too short for the alarm, which takes about as long to set.
+const spinNs = 10_000
+
+// sleepUntil returns at the instant until, or false when the loop is closed before.
+func (l *Loop) sleepUntil(until int64) bool {
+	l.lastUntil = until
+	left := until - clock.MonoNs()
+	if left > spinNs {
+		if err := l.alarm.set(until); err != nil {
+			l.o.Log.Error("step loop stops", "err", err)
+			return false
+		}
+	}
+	for ; left > 0; left = until - clock.MonoNs() {
+		if left <= spinNs {
+			runtime.Gosched()
+			continue
+		}
+		select {
+		case <-l.alarm.rung:
+		case <-l.ctx.Done():
+			return false
+		}
+	}
+	return true
+}
+
+// finishStep gives out what a step produced. Events go first: who sees the last token of a request finds
+// its blocks announced.
+func (l *Loop) finishStep(res *engine.StepResult) {
+	l.lastStep = res.Until
+	if l.o.Publish != nil && len(res.Events) > 0 {
+		if err := l.o.Publish(l.ctx, res.Events); err != nil {
+			l.o.Log.Warn("an event batch was not published", "err", err)
+		}
+	}
+	// Counters before tokens: who has its last token finds itself counted.
+	l.snapshot()
+	given := 0
+	for i := range res.Outputs {
+		out := &res.Outputs[i]
+		if out.Index >= 0 {
+			given++
+		}
+		l.deliver(out, res.Until)
+	}
+	l.o.Observer.Step(given)
+}
+
+func (l *Loop) deliver(out *engine.Output, now int64) {
+	s := l.streams[out.ID]
+	if s == nil {
+		return // cannot be: every request was submitted
+	}
+	if out.Index >= 0 {
+		l.o.Observer.Token(out.Index, now-s.lastMonoNs)
+		s.lastMonoNs = now
+		s.push(out.Token, out.CachedTokens)
+	}
+	if out.Finish == "" {
+		return
+	}
+	l.o.Observer.Ended(out.ID, s.maxTokens, *out.Stats)
+	l.drop(s)
+	s.end(out.Finish, nil)
+}
+
+func (l *Loop) drop(s *Stream) {
+	delete(l.streams, s.id)
+	l.open.Add(-1)
+}
+
+// readMail does what the letters ask, in order.
+func (l *Loop) readMail() {
+	l.mailMu.Lock()
+	l.letters, l.mail = l.mail, l.letters[:0]
+	l.mailMu.Unlock()
+	for i := range l.letters {
+		m := &l.letters[i]
+		l.lastMono = max(l.lastMono, m.at)
+		switch m.kind {
+		case addLetter:
+			l.add(m)
+		case abortLetter:
+			// Only its own request: the id may be another one's by now.
+			if l.streams[m.stream.id] == m.stream {
+				l.o.Engine.Abort(l.lastMono, m.stream.id)
+			}
+		case askLetter:
+			m.ask(l.o.Engine)
+			close(m.asked)
+		}
+		*m = letter{} // lets go of prompts
+	}
+}
+
+func (l *Loop) add(m *letter) {
+	s := m.stream
+	if l.streams[m.req.ID] != nil { // clients may repeat a request id; the engine may not see that
+		l.repeat++
+		m.req.ID += "-" + strconv.FormatInt(l.repeat, 10)
+	}
+	s.id, s.lastMonoNs = m.req.ID, m.at
+	if err := l.o.Engine.Add(m.at, m.req); err != nil {
+		l.open.Add(-1)
+		s.end(finishError, err)
+		return
+	}
+	l.streams[s.id] = s
+}
+
+// endAll ends every stream, and the letters of those who came too late.
+func (l *Loop) endAll() {
+	for _, s := range l.streams {
+		l.drop(s)
+		s.end(finishError, ErrClosed)
+	}
+	l.mailMu.Lock()
+	defer l.mailMu.Unlock()
+	l.closed = true
+	for _, m := range l.mail {
+		if m.kind == addLetter {
+			l.open.Add(-1)
+			m.stream.end(finishError, ErrClosed)
+		}
+	}
+	l.mail = nil
+}
+
+func (l *Loop) snapshot() {
+	s := Snapshot{Load: l.o.Engine.Load(), Counters: l.o.Engine.Counters(), LastStepMonoNs: l.lastStep}
+	l.snapMu.Lock()
+	l.snap = s
+	l.snapMu.Unlock()
+}
