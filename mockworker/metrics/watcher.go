@@ -1,0 +1,114 @@
+package metrics
+
+import (
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"fleetdrill/mockworker/loop"
+)
+
+// watcher turns a snapshot into series at the moment of a scrape.
+type watcher struct {
+	snapshot func() loop.Snapshot
+	series   []series
+	fixed    []prometheus.Metric
+}
+
+// series is one counter or gauge and the figure it shows.
+type series struct {
+	desc  *prometheus.Desc
+	kind  prometheus.ValueType
+	value func(*loop.Snapshot) float64
+}
+
+var _ prometheus.Collector = (*watcher)(nil)
+
+func newWatcher(o Options, engine string, snapshot func() loop.Snapshot) *watcher {
+	w := &watcher{snapshot: snapshot}
+	labels := prometheus.Labels{"engine": engine, "model_name": o.Model}
+	add := func(kind prometheus.ValueType, name, help string, extra prometheus.Labels, value func(*loop.Snapshot) float64) {
+		w.series = append(w.series, series{prometheus.NewDesc("vllm:"+name, help, nil, merge(labels, extra)), kind, value})
+	}
+	gauge := func(name, help string, value func(*loop.Snapshot) float64) {
+		add(prometheus.GaugeValue, name, help, nil, value)
+	}
+	counter := func(name, help string, value func(*loop.Snapshot) float64) {
+		add(prometheus.CounterValue, name, help, nil, value)
+	}
+	gauge("num_requests_running", "Number of requests in model execution batches.", func(s *loop.Snapshot) float64 { return float64(s.Running) })
+	gauge("num_requests_waiting", "Number of requests waiting to be processed.", func(s *loop.Snapshot) float64 { return float64(s.Waiting) })
+	gauge("kv_cache_usage_perc", "KV-cache usage. 1 means 100 percent usage.", func(s *loop.Snapshot) float64 { return s.KVUsage })
+	counter("prefix_cache_queries_total", "Prefix cache queries, in terms of number of queried tokens.", func(s *loop.Snapshot) float64 { return float64(s.PrefixQueries) })
+	counter("prefix_cache_hits_total", "Prefix cache hits, in terms of number of cached tokens.", func(s *loop.Snapshot) float64 { return float64(s.PrefixHits) })
+	counter("num_preemptions_total", "Cumulative number of preemption from the engine.", func(s *loop.Snapshot) float64 { return float64(s.Preemptions) })
+	counter("prompt_tokens_total", "Number of prefill tokens processed.", func(s *loop.Snapshot) float64 { return float64(s.PromptTokens) })
+	counter("generation_tokens_total", "Number of generation tokens processed.", func(s *loop.Snapshot) float64 { return float64(s.GenerationTokens) })
+	for _, reason := range []string{"stop", "length", "abort", "error"} {
+		add(prometheus.CounterValue, "request_success_total", "Count of successfully processed requests.",
+			prometheus.Labels{"finished_reason": reason}, func(s *loop.Snapshot) float64 { return float64(finished(s, reason)) })
+	}
+	w.fixed = []prometheus.Metric{configInfo(o, engine)}
+	return w
+}
+
+// finished is how many requests ended for a reason; mock engines never stop by themselves and never fail.
+func finished(s *loop.Snapshot, reason string) int64 {
+	switch reason {
+	case "length":
+		return s.FinishedLength
+	case "abort":
+		return s.FinishedAbort
+	}
+	return 0
+}
+
+// configInfo is vllm:cache_config_info, whose labels are the figures and whose value is always 1.
+func configInfo(o Options, engine string) prometheus.Metric {
+	desc := prometheus.NewDesc("vllm:cache_config_info", "Information of the LLMEngine CacheConfig", nil, prometheus.Labels{
+		"engine":                engine,
+		"block_size":            strconv.Itoa(o.BlockSize),
+		"num_gpu_blocks":        strconv.Itoa(o.NumBlocks),
+		"enable_prefix_caching": pythonBool(o.Caching),
+	})
+	return prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, 1)
+}
+
+func pythonBool(b bool) string {
+	if b {
+		return "True"
+	}
+	return "False"
+}
+
+func merge(a, b prometheus.Labels) prometheus.Labels {
+	m := prometheus.Labels{}
+	for k, v := range a {
+		m[k] = v
+	}
+	for k, v := range b {
+		m[k] = v
+	}
+	return m
+}
+
+// Describe implements prometheus.Collector.
+func (w *watcher) Describe(ch chan<- *prometheus.Desc) {
+	for _, s := range w.series {
+		ch <- s.desc
+	}
+	for _, m := range w.fixed {
+		ch <- m.Desc()
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (w *watcher) Collect(ch chan<- prometheus.Metric) {
+	snap := w.snapshot()
+	for _, s := range w.series {
+		ch <- prometheus.MustNewConstMetric(s.desc, s.kind, s.value(&snap))
+	}
+	for _, m := range w.fixed {
+		ch <- m
+	}
+}
