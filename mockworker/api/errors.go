@@ -1,0 +1,56 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/gin-gonic/gin"
+)
+
+// apiError is an engine's error answer: {"error": {message, type, param, code}}, code equal to the status.
+type apiError struct {
+	status  int
+	kind    string
+	param   string // empty is null
+	message string
+}
+
+func (e *apiError) Error() string { return e.message }
+
+func badRequest(param, format string, args ...any) *apiError {
+	return &apiError{status: http.StatusBadRequest, kind: "BadRequestError", param: param, message: fmt.Sprintf(format, args...)}
+}
+
+func (e *apiError) body() []byte {
+	b := append([]byte(`{"error":{"message":`), quote(e.message)...)
+	b = append(append(b, `,"type":`...), quote(e.kind)...)
+	b = append(b, `,"param":`...)
+	if e.param == "" {
+		b = append(b, "null"...)
+	} else {
+		b = append(b, quote(e.param)...)
+	}
+	b = append(b, `,"code":`...)
+	return append(strconv.AppendInt(b, int64(e.status), 10), "}}"...)
+}
+
+// quote is s as a JSON string, valid UTF-8 whatever s is.
+func quote(s string) []byte {
+	b, _ := json.Marshal(s) // a string always has a JSON form
+	return b
+}
+
+func sendError(c *gin.Context, e apiError) { sendJSON(c, e.status, e.body()) }
+
+func sendJSON(c *gin.Context, status int, body []byte) {
+	h := c.Writer.Header()
+	h["Content-Type"] = jsonType
+	h["Content-Length"] = []string{strconv.Itoa(len(body))}
+	c.Writer.WriteHeader(status)
+	// A client that is gone cannot be told so.
+	_, _ = c.Writer.Write(body)
+}
+
+var jsonType = []string{"application/json"}
