@@ -212,3 +212,16 @@ func (f *Fold) Digests(from int64, dst []contract.TruthDigest) []contract.TruthD
 	defer f.mu.Unlock()
 	return page(f.digests, dst, func(d *contract.TruthDigest) bool { return d.Seq >= from })
 }
+
+// Shared is how many of hashes are announced, and where the fold stands.
+func (f *Fold) Shared(hashes []uint64) (int, Head) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := 0
+	for _, h := range hashes {
+		if _, ok := f.announced[h]; ok {
+			n++
+		}
+	}
+	return n, f.head
+}

@@ -1,0 +1,217 @@
+package admin
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"fleetdrill/internal/clock"
+	"fleetdrill/internal/contract"
+	"fleetdrill/mockworker/engine"
+	"fleetdrill/mockworker/loop"
+	"fleetdrill/mockworker/publish"
+	"fleetdrill/mockworker/truth"
+)
+
+// Rank is one data-parallel rank as the admin port sees it. Publisher is nil when events are off.
+type Rank struct {
+	Loop      *loop.Loop
+	Publisher *publish.Publisher
+	Fold      *truth.Fold
+}
+
+// Options make the handler. All fields but Token and Log are needed.
+type Options struct {
+	Worker    string
+	Profile   string
+	Wire      string
+	HashAlgo  string
+	BlockSize int
+	NumBlocks int
+	Ranks     []Rank
+	Requests  *truth.Requests
+	// Token, when set, must come with every request as a bearer token.
+	Token string
+	Log   *slog.Logger
+}
+
+// Server answers the admin port of one worker.
+type Server struct{ o Options }
+
+// askTimeout bounds the wait for a step boundary; a step of a loaded engine is tens of milliseconds, a
+// long prefill some seconds.
+const askTimeout = 10 * time.Second
+
+// New makes the handler of a worker's admin port.
+func New(o Options) http.Handler {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Server{o: o}
+	gin.SetMode(gin.ReleaseMode)
+	g := gin.New()
+	g.HandleMethodNotAllowed = true
+	g.Use(s.recovery, s.authorize)
+	g.NoRoute(func(c *gin.Context) { fail(c, http.StatusNotFound, errors.New("no such path")) })
+	g.NoMethod(func(c *gin.Context) { fail(c, http.StatusMethodNotAllowed, errors.New("method not allowed")) })
+	g.GET("/admin/truth", s.truth)
+	g.GET("/admin/truth/blocks", s.blocks)
+	g.GET("/admin/truth/digests", s.digests)
+	g.GET("/admin/truth/journal", s.journal)
+	g.GET("/admin/truth/requests", s.requests)
+	g.POST("/admin/truth/match", s.match)
+	return g
+}
+
+func (s *Server) recovery(c *gin.Context) {
+	defer func() {
+		r := recover()
+		if r == nil {
+			return
+		}
+		if err, ok := r.(error); !ok || !errors.Is(err, http.ErrAbortHandler) {
+			s.o.Log.Error("admin handler panicked", "path", c.Request.URL.Path, "panic", r, "stack", string(debug.Stack()))
+		}
+		panic(http.ErrAbortHandler) // an answer that breaks off must not look whole
+	}()
+	c.Next()
+}
+
+// authorize compares digests, so that neither content nor length of the token shows in the time taken.
+func (s *Server) authorize(c *gin.Context) {
+	if s.o.Token == "" {
+		return
+	}
+	given, ok := strings.CutPrefix(c.GetHeader("Authorization"), "Bearer ")
+	a, b := sha256.Sum256([]byte(given)), sha256.Sum256([]byte(s.o.Token))
+	if !ok || subtle.ConstantTimeCompare(a[:], b[:]) != 1 {
+		fail(c, http.StatusUnauthorized, errors.New("the admin token is missing or wrong: send Authorization: Bearer TOKEN"))
+	}
+}
+
+// fail answers with {"error": text} and runs no further handler.
+func fail(c *gin.Context, status int, err error) {
+	c.AbortWithStatusJSON(status, gin.H{"error": err.Error()})
+}
+
+// atBoundary runs fn with a rank's engine between two steps, everything announced so far being folded.
+func (s *Server) atBoundary(ctx context.Context, r *Rank, fn func(*engine.Engine)) error {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	var flushed error
+	err := r.Loop.Ask(ctx, func(e *engine.Engine) {
+		if r.Publisher != nil {
+			// On the loop goroutine, which alone publishes, so nothing can be queued behind this.
+			flushed = r.Publisher.Flush(ctx)
+		}
+		fn(e)
+	})
+	return errors.Join(err, flushed)
+}
+
+func (s *Server) truth(c *gin.Context) {
+	t := contract.Truth{
+		MonoNs: clock.MonoNs(), Wall: clock.Wall(), Worker: s.o.Worker, Profile: s.o.Profile, Wire: s.o.Wire,
+		HashAlgo: s.o.HashAlgo, BlockSize: s.o.BlockSize, NumBlocks: s.o.NumBlocks,
+		Ranks: []contract.TruthRank{}, Counters: map[string]int64{}, Faults: []contract.TruthFault{},
+	}
+	for rank := range s.o.Ranks {
+		r := &s.o.Ranks[rank]
+		row, err := s.rankTruth(c.Request.Context(), rank, r)
+		if err != nil {
+			fail(c, http.StatusServiceUnavailable, fmt.Errorf("rank %d: %w", rank, err))
+			return
+		}
+		t.Ranks = append(t.Ranks, row)
+		if rank == 0 && r.Publisher != nil {
+			t.Epoch = r.Publisher.Epoch()
+		}
+		s.count(t.Counters, r)
+	}
+	c.JSON(http.StatusOK, t)
+}
+
+// rankTruth compares what is resident with what was announced.
+func (s *Server) rankTruth(ctx context.Context, rank int, r *Rank) (contract.TruthRank, error) {
+	var load engine.Load
+	var hashes []uint64
+	var head truth.Head
+	shared := 0
+	err := s.atBoundary(ctx, r, func(e *engine.Engine) {
+		load = e.Load()
+		e.Blocks(func(b engine.Block) bool {
+			hashes = append(hashes, b.Hash.EventInt())
+			return true
+		})
+		shared, head = r.Fold.Shared(hashes)
+	})
+	return contract.TruthRank{
+		Rank: rank, NextSeq: head.Seq + 1,
+		ResidentBlocks: len(hashes), AnnouncedBlocks: head.Blocks,
+		Unannounced: len(hashes) - shared, Ghost: head.Blocks - shared,
+		Digest:  contract.U64(head.Digest),
+		Running: load.Running, Waiting: load.Waiting, WaitingUncachedTokens: load.WaitingUncachedTokens,
+		KVUsage: load.KVUsage, Steps: load.Steps, LastStepMonoNs: r.Loop.Snapshot().LastStepMonoNs,
+	}, err
+}
+
+// count adds one rank's counters to sums.
+func (s *Server) count(sums map[string]int64, r *Rank) {
+	snap := r.Loop.Snapshot()
+	skips := r.Fold.Skipped()
+	for name, n := range map[string]int64{
+		"prefix_queries": snap.PrefixQueries, "prefix_hits": snap.PrefixHits, "preemptions": snap.Preemptions,
+		"prompt_tokens": snap.PromptTokens, "generation_tokens": snap.GenerationTokens,
+		"finished_length": snap.FinishedLength, "finished_abort": snap.FinishedAbort,
+		"announced_undecodable": skips.Undecodable, "announced_orphans": skips.Orphans,
+		"announced_unknown_removals": skips.Unknown, "announced_other_events": skips.Other,
+	} {
+		sums[name] += n
+	}
+	if r.Publisher == nil {
+		return
+	}
+	p := r.Publisher.Stats()
+	for name, n := range map[string]int64{
+		"batches": p.NextSeq, "subscribers": int64(p.Peers), "messages_sent": int64(p.Sent), "messages_dropped": int64(p.Dropped),
+		"replay_requests": p.ReplayRequests, "replay_malformed": p.ReplayMalformed, "replay_batches": p.ReplayBatches,
+	} {
+		sums[name] += n
+	}
+}
+
+// maxMatchBody bounds the body of a match: a prompt of the longest context in decimal.
+const maxMatchBody = 8 << 20
+
+func (s *Server) match(c *gin.Context) {
+	var q contract.TruthMatchRequest
+	dec := json.NewDecoder(http.MaxBytesReader(c.Writer, c.Request.Body, maxMatchBody))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&q); err != nil {
+		fail(c, http.StatusBadRequest, fmt.Errorf("reading the match request (at most %d bytes): %w", maxMatchBody, err))
+		return
+	}
+	m := contract.TruthMatch{MonoNs: clock.MonoNs(), Wall: clock.Wall(), Ranks: []contract.TruthMatchRank{}}
+	for rank := range s.o.Ranks {
+		row := contract.TruthMatchRank{Rank: rank}
+		err := s.atBoundary(c.Request.Context(), &s.o.Ranks[rank], func(e *engine.Engine) {
+			row.Blocks = e.Match(q.TokenIDs, q.LoRAName, q.CacheSalt)
+		})
+		if err != nil {
+			fail(c, http.StatusServiceUnavailable, fmt.Errorf("rank %d: %w", rank, err))
+			return
+		}
+		m.Ranks = append(m.Ranks, row)
+	}
+	c.JSON(http.StatusOK, m)
+}
