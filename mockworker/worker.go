@@ -1,0 +1,215 @@
+package mockworker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"fleetdrill/internal/contract"
+	"fleetdrill/mockworker/admin"
+	"fleetdrill/mockworker/api"
+	"fleetdrill/mockworker/engine"
+	"fleetdrill/mockworker/loop"
+	"fleetdrill/mockworker/metrics"
+	"fleetdrill/mockworker/publish"
+	"fleetdrill/mockworker/truth"
+	"fleetdrill/mockworker/wire"
+)
+
+// worker is one mock worker: its ranks, and the two servers in front of them.
+type worker struct {
+	log      *slog.Logger
+	ready    contract.ReadyWorker
+	ranks    []admin.Rank
+	requests *truth.Requests
+	servers  []*http.Server // API, admin
+	failed   chan<- error   // takes what ended a server by itself
+	wg       sync.WaitGroup
+}
+
+// newWorker opens and starts worker number i of the plan. When it returns, every socket answers. failed must
+// have room for two errors.
+func newWorker(p *plan, i int, failed chan<- error) (*worker, error) {
+	w := &worker{
+		log:      p.Log.With("worker", p.ids[i]),
+		ready:    contract.ReadyWorker{ID: p.ids[i]},
+		requests: truth.NewRequests(),
+		failed:   failed,
+	}
+	if err := w.start(p, i); err != nil {
+		return nil, errors.Join(fmt.Errorf("starting worker %s: %w", p.ids[i], err), w.close())
+	}
+	return w, nil
+}
+
+func (w *worker) start(p *plan, i int) error {
+	set := metrics.New(metrics.Options{
+		Model: p.Model, BlockSize: p.engine.BlockSize, NumBlocks: p.engine.NumBlocks,
+		MaxModelLen: p.MaxModelLen, Caching: p.EnablePrefixCaching,
+	})
+	var loops []*loop.Loop
+	for rank := range p.DataParallelSize {
+		if err := w.startRank(p, rank, set); err != nil {
+			return fmt.Errorf("rank %d: %w", rank, err)
+		}
+		loops = append(loops, w.ranks[rank].Loop)
+	}
+	handler := api.New(api.Options{
+		Model: p.Model, Version: engineVersion(p.Wire), BlockSize: p.engine.BlockSize, NumBlocks: p.engine.NumBlocks,
+		MaxModelLen: p.MaxModelLen, ChatMaxTokens: p.ChatMaxTokens, MaxBodyBytes: p.MaxBodyBytes,
+		PromptTokensDetails: p.EnablePromptTokensDetails, Ranks: loops, Metrics: set.Handler(), Log: w.log,
+	})
+	control := admin.New(admin.Options{
+		Worker: w.ready.ID, Profile: p.profile, Wire: p.Wire, HashAlgo: p.HashAlgo, BlockSize: p.engine.BlockSize,
+		NumBlocks: p.engine.NumBlocks, Ranks: w.ranks, Requests: w.requests, Token: p.AdminToken, Log: w.log,
+	})
+	var err error
+	if w.ready.HTTP, err = w.serve(p.Host, portOf(p.Port, i), handler); err != nil {
+		return fmt.Errorf("API port: %w", err)
+	}
+	if w.ready.Admin, err = w.serve(p.AdminHost, portOf(p.AdminPort, i), control); err != nil {
+		return fmt.Errorf("admin port: %w", err)
+	}
+	return nil
+}
+
+// engineVersion is the release that a wire profile stands for: vllm-0.25 is 0.25.0.
+func engineVersion(profile string) string {
+	return strings.TrimPrefix(profile, "vllm-") + ".0"
+}
+
+// portOf is the port of worker i when the first one's is base; 0 stays "any".
+func portOf(base, i int) int {
+	if base == 0 {
+		return 0
+	}
+	return base + i
+}
+
+func (w *worker) startRank(p *plan, rank int, set *metrics.Set) error {
+	r := admin.Rank{Fold: truth.NewFold(p.engine.BlockSize)}
+	row := contract.ReadyRank{Rank: rank}
+	cfg := p.engine
+	cfg.Rank = rank
+	eng, err := engine.New(cfg)
+	if err != nil {
+		return err
+	}
+	var publishEvents func(context.Context, []engine.Event) error
+	if p.events.Enabled() {
+		if r.Publisher, err = newPublisher(p, rank, r.Fold, w.log); err != nil {
+			return err
+		}
+		row.Events, row.Replay = r.Publisher.Endpoints()
+		publishEvents = r.Publisher.Publish
+	}
+	r.Loop, err = loop.Start(loop.Options{
+		Engine: eng, Publish: publishEvents, Log: w.log,
+		Observer: &observer{Rank: set.Rank(rank), rank: rank, log: w.requests},
+	})
+	if err != nil {
+		return errors.Join(err, closePublisher(r.Publisher))
+	}
+	set.Watch(rank, r.Loop.Snapshot)
+	w.ranks = append(w.ranks, r)
+	w.ready.Ranks = append(w.ready.Ranks, row)
+	return nil
+}
+
+func newPublisher(p *plan, rank int, fold *truth.Fold, log *slog.Logger) (*publish.Publisher, error) {
+	enc, err := wire.New(p.Wire, wire.Options{Rank: rank, IntHashes: p.IntBlockHashes})
+	if err != nil {
+		return nil, err
+	}
+	return publish.New(publish.Options{
+		Config: p.events, Host: p.Host, Rank: rank, Encoder: enc, Fold: fold, ReplayHWM: p.ReplayHWM, Log: log,
+	})
+}
+
+func closePublisher(p *publish.Publisher) error {
+	if p == nil {
+		return nil
+	}
+	return p.Close()
+}
+
+// observer sends what the loop tells to the metrics and, at a request's end, to the request log.
+type observer struct {
+	*metrics.Rank
+	rank int
+	log  *truth.Requests
+}
+
+// Ended implements loop.Observer.
+func (o *observer) Ended(id string, maxTokens int, s engine.RequestStats) {
+	o.Rank.Ended(id, maxTokens, s)
+	o.log.Add(contract.TruthRequest{
+		ID: id, Rank: o.rank, ArrivalMonoNs: s.Arrival, PromptTokens: s.Prompt, CachedTokens: s.CachedTokens,
+		OutputTokens: s.Output, ScheduledMonoNs: s.Scheduled, FirstTokenMonoNs: s.FirstToken, LastTokenMonoNs: s.LastToken,
+		Outcome: s.Outcome,
+	})
+}
+
+// Limits of both servers. Writes have no server-wide limit: a stream may last for hours.
+const (
+	readHeaderTimeout = 5 * time.Second
+	idleTimeout       = 60 * time.Second
+	maxHeaderBytes    = 64 << 10
+)
+
+// serve binds and serves; the base URL is what a local client dials.
+func (w *worker) serve(host string, port int, h http.Handler) (string, error) {
+	ln, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+	if err != nil {
+		return "", fmt.Errorf("binding: %w", err)
+	}
+	srv := &http.Server{
+		Handler: h, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+		ErrorLog: slog.NewLogLogger(w.log.Handler(), slog.LevelDebug), // clients that misbehave are not our errors
+	}
+	w.servers = append(w.servers, srv)
+	w.wg.Go(func() {
+		if err := srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+			w.failed <- fmt.Errorf("serving %s: %w", ln.Addr(), err)
+		}
+	})
+	return "http://" + dialable(ln.Addr().(*net.TCPAddr)), nil
+}
+
+// dialable is where a client on this machine reaches a bound address: any interface means loopback too.
+func dialable(a *net.TCPAddr) string {
+	host := a.IP.String()
+	if a.IP.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, strconv.Itoa(a.Port))
+}
+
+// drain takes no new connections and lets open requests end, until ctx does.
+func (w *worker) drain(ctx context.Context) {
+	for _, srv := range w.servers {
+		if err := srv.Shutdown(ctx); err != nil {
+			w.log.Warn("requests are still open at the end of the grace", "err", err)
+		}
+	}
+}
+
+// close ends everything at once and waits for it. Engines go first: their streams then break off, and no
+// handler waits for a token that will not come.
+func (w *worker) close() (err error) {
+	for _, r := range w.ranks {
+		err = errors.Join(err, r.Loop.Close(), closePublisher(r.Publisher))
+	}
+	for _, srv := range w.servers {
+		err = errors.Join(err, srv.Close())
+	}
+	w.wg.Wait()
+	return err
+}
