@@ -64,7 +64,8 @@ func (r *Residency) Store(h Holder, parent uint64, hasParent bool, hashes, conte
 }
 
 // Remove takes one copy of each hash. removed counts the memberships that ended with their last copy,
-// unknown the hashes that the holder did not have. It reorders hashes.
+// unknown the hashes that the holder did not have. It overwrites hashes: first those of ended memberships,
+// then the unknown ones, then nothing of meaning.
 func (r *Residency) Remove(h Holder, hashes []uint64) (removed, unknown int) {
 	s := r.of(h)
 	s.mu.Lock()
@@ -116,18 +117,15 @@ func (r *Residency) Drop(h Holder) {
 
 // Digest is the sum of tokens.DigestTerm over the distinct hashes of h: 0 for an empty or unknown holder.
 func (r *Residency) Digest(h Holder) uint64 {
-	s := r.of(h)
+	r.mu.RLock()
+	s := r.holders[h]
+	r.mu.RUnlock()
+	if s == nil {
+		return 0
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.digest
-}
-
-// Copies is how many copies of hash are counted for h, 1 for every hash without a second one, held or not.
-func (r *Residency) Copies(h Holder, hash uint64) int {
-	s := r.of(h)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return int(s.extra[hash]) + 1
 }
 
 // of returns the record of h, made on first use.

@@ -1,11 +1,29 @@
 package recovery
 
 import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
+	"maps"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/zeebo/xxh3"
 
 	"fleetdrill/gateway/index"
+	"fleetdrill/internal/clock"
 	"fleetdrill/internal/contract"
+	"fleetdrill/internal/zsock"
+)
+
+// Waits between attempts to subscribe (rule 8); contact on another path ends one early.
+const (
+	backoffMin = 100 * time.Millisecond
+	backoffMax = 5 * time.Second
 )
 
 // Source is one (worker, rank) to follow.
@@ -37,24 +55,332 @@ type Deps struct {
 }
 
 // Subscription follows one (worker, rank). Its methods are safe for concurrent use.
-type Subscription struct{}
+type Subscription struct {
+	source Source
+	deps   Deps
+	log    *slog.Logger
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	// wg counts the run loop, the pump of the current SUB and the open replay call.
+	wg      sync.WaitGroup
+	arrived chan arrival
+	nudges  chan struct{}
+	deaths  chan struct{}
+
+	// mu guards what a reader must see whole: no batch is half applied and no clear half done while it is
+	// free. The run loop alone changes these.
+	mu     sync.Mutex
+	cursor *cursor
+	apply  *applier
+	lagMs  float64
+
+	// subMu guards sub, which the run loop replaces and Nudge uses.
+	subMu sync.Mutex
+	sub   *zsock.Sub
+
+	// Of the run loop: which SUB is the current one, the end of the open replay call, and the actions of a
+	// step that wait until the lock is free.
+	generation int
+	endCall    context.CancelFunc
+	later      []action
+}
+
+// arrival is something for the cursor, in the order of its source.
+type arrival struct {
+	// Of a SUB: its generation, so that what a dropped one still had is told apart.
+	generation int
+	event      zsock.SubEvent
+	// Of a replay call.
+	call   int64
+	reply  message
+	status callStatus
+}
 
 // Start subscribes and keeps the holder's index equal to what the engine announces, until Close.
-func Start(s Source, d Deps) *Subscription { return nil }
+func Start(s Source, d Deps) *Subscription {
+	log := d.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	sub := &Subscription{
+		source: s, deps: d, log: log.With("worker", s.Worker, "rank", s.Rank),
+		ctx: ctx, cancel: cancel, endCall: func() {},
+		arrived: make(chan arrival, 256), // decouples reading the socket from applying
+		nudges:  make(chan struct{}, 1), deaths: make(chan struct{}, 1),
+		cursor: newCursor(s.Replay != ""), apply: newApplier(s, d.Residency),
+	}
+	sub.wg.Add(1)
+	go sub.run()
+	return sub
+}
 
 // State is a snapshot at now, in monotonic ns; counts, digest and sequence number belong together.
-func (s *Subscription) State(now int64) contract.RoutingRank { return contract.RoutingRank{} }
+func (s *Subscription) State(now int64) contract.RoutingRank {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.cursor
+	counters := c.counters
+	counters.Orphans = s.apply.orphaned
+	counters.Resyncs, counters.Restarts = maps.Clone(counters.Resyncs), maps.Clone(counters.Restarts)
+	counters.Drops = s.apply.norm.Drops()
+	return contract.RoutingRank{
+		Rank: s.source.Rank, Stream: c.stream, Quality: c.quality, Epoch: c.epoch, NextSeq: c.last + 1,
+		Blocks: s.blocks(), Digest: contract.U64(s.deps.Residency.Digest(s.source.Holder)),
+		ApplyLagMs: s.lagMs, Counters: counters,
+	}
+}
+
+func (s *Subscription) blocks() int { return s.deps.Residency.Index().Count(s.source.Holder) }
 
 // WriteDump writes the rank's memberships as JSON lines, a contract.DumpHead and contract.DumpBlocks, all
 // cut at one sequence number.
-func (s *Subscription) WriteDump(w io.Writer) error { return nil }
+func (s *Subscription) WriteDump(w io.Writer) error {
+	head, blocks := s.dump()
+	enc := json.NewEncoder(w)
+	if err := enc.Encode(head); err != nil {
+		return fmt.Errorf("writing the head of a dump of %s rank %d: %w", s.source.Worker, s.source.Rank, err)
+	}
+	for _, b := range blocks {
+		if err := enc.Encode(b); err != nil {
+			return fmt.Errorf("writing a dump of %s rank %d: %w", s.source.Worker, s.source.Rank, err)
+		}
+	}
+	return nil
+}
+
+// dump copies the memberships between two batches, so that writing them holds nobody up.
+func (s *Subscription) dump() (contract.DumpHead, []contract.DumpBlock) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	blocks := make([]contract.DumpBlock, 0, s.blocks())
+	s.deps.Residency.Index().Each(s.source.Holder, func(m index.Membership) bool {
+		blocks = append(blocks, contract.DumpBlock{
+			Hash: contract.U64(m.Hash), Position: m.Position, Content: contract.U64(m.Content)})
+		return true
+	})
+	return contract.DumpHead{
+		MonoNs: clock.MonoNs(), Wall: clock.Wall(), Worker: s.source.Worker, Rank: s.source.Rank,
+		Epoch: s.cursor.epoch, Seq: s.cursor.last, Blocks: len(blocks),
+		Digest: contract.U64(s.deps.Residency.Digest(s.source.Holder)),
+	}, blocks
+}
 
 // Nudge says that the worker was heard on another path: waiting to reconnect ends early.
-func (s *Subscription) Nudge() {}
+func (s *Subscription) Nudge() {
+	signal(s.nudges)
+	s.subMu.Lock()
+	defer s.subMu.Unlock()
+	if s.sub != nil {
+		s.sub.Redial()
+	}
+}
 
 // WorkerDead says that liveness found the worker dead. Without a replay source the next connection is
 // then a restarted engine.
-func (s *Subscription) WorkerDead() {}
+func (s *Subscription) WorkerDead() { signal(s.deaths) }
+
+// signal sets a flag that a channel of one carries.
+func signal(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}
 
 // Close ends the subscription, waits for its goroutines and drops the holder from the index.
-func (s *Subscription) Close() {}
+func (s *Subscription) Close() {
+	s.cancel()
+	s.wg.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.deps.Residency.Drop(s.source.Holder)
+}
+
+// run owns the sockets and feeds the cursor until Close.
+func (s *Subscription) run() {
+	defer s.wg.Done()
+	defer s.unsubscribe()
+	defer func() { s.endCall() }()
+	s.subscribe()
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case a := <-s.arrived:
+			s.step(func(now int64) { s.take(now, a) })
+		case <-timer.C:
+			busy := s.deps.Busy != nil && s.deps.Busy()
+			s.step(func(now int64) { s.cursor.tick(now, busy) })
+		case <-s.nudges:
+			s.step(s.cursor.nudge)
+		case <-s.deaths:
+			s.step(func(int64) { s.cursor.dead() })
+		}
+		if at := s.cursor.deadline(); at > 0 {
+			timer.Reset(max(time.Duration(at-clock.MonoNs()), 0))
+		} else {
+			timer.Stop()
+		}
+	}
+}
+
+// step gives the cursor one input and does what it asks for: changes of the index while no reader can look,
+// everything else afterwards, each in order.
+func (s *Subscription) step(input func(now int64)) {
+	s.mu.Lock()
+	now := clock.MonoNs()
+	input(now)
+	// Applying tells the cursor what happened, which may make it ask for more.
+	for i := 0; i < len(s.cursor.out); i++ {
+		if a := s.cursor.out[i]; !s.change(a) {
+			s.later = append(s.later, a)
+		}
+	}
+	s.cursor.out = s.cursor.out[:0]
+	s.mu.Unlock()
+	for _, a := range s.later {
+		s.carryOut(now, a)
+	}
+	s.later = s.later[:0]
+}
+
+// change carries out an action on the index; false for any other.
+func (s *Subscription) change(a action) bool {
+	switch a.kind {
+	case doApply:
+		e := s.apply.apply(a.message.payload)
+		s.cursor.applied(e)
+		if !a.rebuilt && e.ts > 0 {
+			s.lagMs = max(float64(time.Now().UnixNano())/1e6-e.ts*1e3, 0)
+		}
+	case doClear:
+		if a.restart {
+			s.apply.restart()
+		} else {
+			s.apply.clear()
+		}
+	default:
+		return false
+	}
+	return true
+}
+
+// carryOut does what an action asks of the world outside.
+func (s *Subscription) carryOut(now int64, a action) {
+	switch a.kind {
+	case doNote:
+		s.log.Info("kv events: "+a.note, a.attrs...)
+	case doContact:
+		if s.deps.OnBatch != nil {
+			s.deps.OnBatch(now)
+		}
+	case doCancel:
+		s.endCall()
+	case doAsk:
+		s.endCall()
+		ctx, cancel := context.WithCancel(s.ctx)
+		s.endCall = cancel
+		s.wg.Add(1)
+		go s.call(ctx, a)
+	case doResubscribe:
+		s.unsubscribe()
+		s.subscribe()
+	}
+}
+
+// take gives the cursor what arrived.
+func (s *Subscription) take(now int64, a arrival) {
+	switch {
+	case a.status != 0:
+		s.takeReply(now, a)
+	case a.generation != s.generation:
+		// A dropped SUB's last words.
+	case a.event.Kind == zsock.SubUp:
+		s.cursor.up(now)
+	case a.event.Kind == zsock.SubDown:
+		s.cursor.note("disconnected", "err", a.event.Err)
+		s.cursor.down()
+	default:
+		m, ok := parseMessage(a.event.Frames)
+		if !ok {
+			s.apply.norm.Drop(contract.DropBadFrames)
+			return
+		}
+		s.cursor.live(now, m)
+	}
+}
+
+// parseMessage reads the frames topic, sequence number, payload.
+func parseMessage(frames [][]byte) (message, bool) {
+	if len(frames) != 3 {
+		return message{}, false
+	}
+	return newMessage(frames[1], frames[2])
+}
+
+// newMessage reads a sequence frame: 8 bytes, big-endian.
+func newMessage(seq, payload []byte) (message, bool) {
+	if len(seq) != 8 {
+		return message{}, false
+	}
+	n := binary.BigEndian.Uint64(seq)
+	return message{seq: int64(n), hash: xxh3.Hash(payload), payload: payload}, n <= math.MaxInt64
+}
+
+// subscribe dials the engine's PUB and starts to pump what it sends.
+func (s *Subscription) subscribe() {
+	sub, err := zsock.DialSub(s.source.Events, zsock.SubOptions{
+		Topic: s.source.Topic, BackoffMin: backoffMin, BackoffMax: backoffMax, Log: s.log})
+	if err != nil {
+		s.log.Error("kv events: this endpoint cannot be subscribed to", "endpoint", s.source.Events, "err", err)
+		return
+	}
+	s.subMu.Lock()
+	s.sub = sub
+	s.subMu.Unlock()
+	s.wg.Add(1)
+	go s.pump(sub, s.generation)
+}
+
+// unsubscribe drops the current SUB. Its pump ends by itself, and what it still sends is not listened to.
+func (s *Subscription) unsubscribe() {
+	s.subMu.Lock()
+	sub := s.sub
+	s.sub = nil
+	s.subMu.Unlock()
+	s.generation++
+	if sub == nil {
+		return
+	}
+	if err := sub.Close(); err != nil {
+		s.log.Warn("kv events: closing the subscription", "err", err)
+	}
+}
+
+// pump moves a SUB's events into the run loop until the SUB is closed.
+func (s *Subscription) pump(sub *zsock.Sub, generation int) {
+	defer s.wg.Done()
+	for {
+		event, err := sub.Recv(s.ctx)
+		if err != nil {
+			return
+		}
+		if !s.deliver(s.ctx, arrival{generation: generation, event: event}) {
+			return
+		}
+	}
+}
+
+// deliver hands a to the run loop; false when ctx ends first.
+func (s *Subscription) deliver(ctx context.Context, a arrival) bool {
+	select {
+	case s.arrived <- a:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,64 @@
+package recovery
+
+import "sort"
+
+// Bounds on batches that wait for a replay to fill what is in front of them. A batch refused here is
+// missing later and asked for again, so the bounds cost time, never a batch.
+const (
+	maxHeld      = 10_000   // an engine's replay buffer
+	maxHeldBytes = 64 << 20 // about 10,000 batches of full prefill steps
+)
+
+// message is one batch as it arrived.
+type message struct {
+	seq     int64
+	hash    uint64 // xxh3-64 of payload
+	payload []byte
+	// live batches came by subscription, others by replay.
+	live bool
+}
+
+// held are batches above the cursor, by sequence number.
+type held struct {
+	list  []message
+	bytes int
+}
+
+// find is the place of seq and whether it is there.
+func (h *held) find(seq int64) (at int, there bool) {
+	// Nearly every batch belongs at the end.
+	if n := len(h.list); n == 0 || h.list[n-1].seq < seq {
+		return n, false
+	}
+	at = sort.Search(len(h.list), func(i int) bool { return h.list[i].seq >= seq })
+	return at, h.list[at].seq == seq
+}
+
+// put inserts m at the place that find gave, unless the bounds forbid it.
+func (h *held) put(at int, m message) bool {
+	if len(h.list) >= maxHeld || h.bytes+len(m.payload) > maxHeldBytes {
+		return false
+	}
+	h.list = append(h.list, message{})
+	copy(h.list[at+1:], h.list[at:])
+	h.list[at] = m
+	h.bytes += len(m.payload)
+	return true
+}
+
+// head is the lowest batch, if there is one.
+func (h *held) head() (message, bool) {
+	if len(h.list) == 0 {
+		return message{}, false
+	}
+	return h.list[0], true
+}
+
+// pop takes the head away.
+func (h *held) pop() {
+	h.bytes -= len(h.list[0].payload)
+	h.list[0].payload = nil
+	h.list = h.list[1:]
+}
+
+func (h *held) reset() { *h = held{} }
