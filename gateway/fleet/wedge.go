@@ -105,7 +105,8 @@ func (c *Core) judgeWedge(now int64, w *Worker) {
 		return
 	}
 	d := w.debt()
-	if d.requests == 0 || w.dead > 0 || w.partitioned > 0 {
+	// A draining worker's streams are left alone: it will not take more, and the stall bound still holds.
+	if d.requests == 0 || w.dead > 0 || w.partitioned > 0 || w.phase == contract.PhaseDraining {
 		w.progress.owed = 0
 		return
 	}

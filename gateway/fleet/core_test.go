@@ -1,0 +1,251 @@
+package fleet
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	"fleetdrill/gateway/index"
+	"fleetdrill/gateway/policy"
+	"fleetdrill/internal/contract"
+)
+
+// engine is what a script says about one worker's machine.
+type engine struct {
+	health string // ok, 503, refuse, silent
+	poll   string // ok, none, silent
+	steps  int64
+	moving bool // the step counter moves between polls
+	wait   int64
+}
+
+// story runs the core against scripted engines: `run` ticks it every 25 ms, answers its pings and polls as
+// the engines are set, and prints what it decides.
+type story struct {
+	t        *testing.T
+	core     *Core
+	picker   *policy.Picker
+	start    int64
+	now      int64
+	engines  map[*Worker]*engine
+	requests map[string]*Request
+	names    map[*Request]string
+	late     []func() // silent pings, reported two seconds later
+	out      strings.Builder
+}
+
+func TestCore(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		s := &story{t: t, start: int64(1000 * time.Second), engines: map[*Worker]*engine{},
+			requests: map[string]*Request{}, names: map[*Request]string{}}
+		s.now = s.start
+		s.core = NewCore(DefaultTiming())
+		s.picker, _ = policy.New(policy.RoundRobin, 1)
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			s.out.Reset()
+			s.command(d)
+			s.report()
+			if s.out.Len() == 0 {
+				return "ok\n"
+			}
+			return s.out.String()
+		})
+	})
+}
+
+func (s *story) command(d *datadriven.TestData) {
+	arg := func(i int) string {
+		if i >= len(d.CmdArgs) {
+			s.t.Fatalf("%s: %s needs more arguments", d.Pos, d.Cmd)
+		}
+		return d.CmdArgs[i].Key
+	}
+	switch d.Cmd {
+	case "add": // add w1 w2
+		for i := range d.CmdArgs {
+			w, err := s.core.Add(s.now, contract.WorkerSpec{ID: arg(i)}, make([]index.Holder, 1))
+			if err != nil {
+				fmt.Fprintln(&s.out, "error:", err)
+				continue
+			}
+			s.engines[w] = &engine{health: "ok", poll: "ok"}
+		}
+	case "remove":
+		s.core.Remove(s.now, arg(0))
+	case "engine": // engine w1 health=refuse poll=none steps=moving waiting=3
+		e := s.engines[s.worker(arg(0))]
+		for _, a := range d.CmdArgs[1:] {
+			switch a.Key {
+			case "health":
+				e.health = a.Vals[0]
+			case "poll":
+				e.poll = a.Vals[0]
+			case "steps":
+				e.moving = a.Vals[0] == "moving"
+			case "waiting":
+				fmt.Sscan(a.Vals[0], &e.wait)
+			}
+		}
+	case "conns": // conns w1 2: open connections of ours
+		var n int64
+		fmt.Sscan(arg(1), &n)
+		s.worker(arg(0)).conns.Store(n)
+	case "events": // events w1 live|batch
+		w := s.worker(arg(0))
+		w.eventsLive.Store(true)
+		if arg(1) == "batch" {
+			w.lastEvent.Store(s.now)
+		}
+	case "run": // run 2s
+		dur, err := time.ParseDuration(arg(0))
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		s.run(dur)
+	case "sleep": // sleep 3s: the gateway itself does not run
+		dur, _ := time.ParseDuration(arg(0))
+		s.now += int64(dur)
+	case "place": // place r1 [on=w1] [tokens=1000] [whole] [tried=(w1,w2)]
+		s.place(d)
+	case "sent":
+		s.core.Sent(s.now, s.requests[arg(0)])
+	case "first":
+		s.core.FirstByte(s.now, s.requests[arg(0)])
+	case "byte":
+		s.requests[arg(0)].Worker.lastByte.Store(s.now)
+	case "blocked":
+		s.requests[arg(0)].SetBlocked(arg(1) == "yes")
+	case "end": // end r1 done|declined|failed|refused
+		o := Outcome(slices.Index([]string{"done", "declined", "failed", "refused"}, arg(1)))
+		if !s.core.End(s.now, s.requests[arg(0)], o) {
+			fmt.Fprintln(&s.out, "already ended")
+		}
+	case "handicap":
+		s.core.SetLivenessOff(s.now, arg(0) == "on")
+	case "state":
+		for _, w := range s.core.workers {
+			st := s.core.state(s.now, w)
+			veto := "-"
+			if st.Veto != nil {
+				veto = st.Veto.Reason
+			}
+			fmt.Fprintf(&s.out, "%s routable=%v phase=%s veto=%s breaker=%s inflight=%d dispatches=%d failures=%d\n",
+				st.ID, st.Routable, st.Phase, veto, st.Breaker, st.Inflight, st.Dispatches, st.Failures)
+		}
+	default:
+		s.t.Fatalf("%s: unknown command %s", d.Pos, d.Cmd)
+	}
+}
+
+func (s *story) place(d *datadriven.TestData) {
+	ask := Ask{Tokens: 1000, Streamed: !d.HasArg("whole")}
+	if d.HasArg("tokens") {
+		d.ScanArgs(s.t, "tokens", &ask.Tokens)
+	}
+	var on string
+	d.MaybeScanArgs(s.t, "on", &on)
+	for _, w := range s.core.workers {
+		if on != "" && w.ID != on {
+			ask.Tried = append(ask.Tried, w)
+		}
+	}
+	r, err := s.core.Place(s.now, ask, s.picker)
+	if err != nil {
+		fmt.Fprintln(&s.out, "error:", err)
+		return
+	}
+	name := d.CmdArgs[0].Key
+	s.requests[name], s.names[r] = r, name
+	fmt.Fprintf(&s.out, "%s placed on %s (%s)\n", name, r.Worker.ID, r.Branch)
+}
+
+func (s *story) worker(id string) *Worker {
+	w := s.core.byID[id]
+	if w == nil {
+		s.t.Fatalf("no worker %s", id)
+	}
+	return w
+}
+
+func (s *story) run(d time.Duration) {
+	for end := s.now + int64(d); s.now < end; {
+		s.now += int64(tickEvery)
+		for _, fn := range slices.Clone(s.late) {
+			fn()
+		}
+		s.core.Tick(s.now)
+		s.report()
+	}
+}
+
+// report prints and carries out what the core decided.
+func (s *story) report() {
+	for actions := s.core.Take(); len(actions) > 0; actions = s.core.Take() {
+		for _, a := range actions {
+			s.act(a)
+		}
+	}
+}
+
+func (s *story) act(a Action) {
+	say := func(format string, args ...any) {
+		at := time.Duration(s.now - s.start).Seconds()
+		fmt.Fprintf(&s.out, "%7.3f %s %s\n", at, a.Worker.ID, fmt.Sprintf(format, args...))
+	}
+	e := s.engines[a.Worker]
+	switch a.Kind {
+	case Ping:
+		s.ping(a.Worker, e)
+	case Poll:
+		s.poll(a.Worker, e)
+	case EndRequest:
+		say("end %s: %v", s.names[a.Request], a.Cause)
+	case Died:
+		say("died")
+	case Changed:
+		say("%s %q -> %q", a.Transition.Kind, a.Transition.From, a.Transition.To)
+	}
+}
+
+func (s *story) ping(w *Worker, e *engine) {
+	sent := s.now
+	switch e.health {
+	case "ok":
+		s.core.PingDone(s.now, sent, w, PingOK, 200)
+	case "503":
+		s.core.PingDone(s.now, sent, w, PingStatus, 503)
+	case "refuse":
+		s.core.PingDone(s.now, sent, w, PingRefused, 0)
+	default:
+		s.after(sent+int64(probeTimeout), func() { s.core.PingDone(s.now, sent, w, PingSilent, 0) })
+	}
+}
+
+func (s *story) after(at int64, fn func()) {
+	done := false
+	s.late = append(s.late, func() {
+		if !done && s.now >= at {
+			done = true
+			fn()
+		}
+	})
+}
+
+func (s *story) poll(w *Worker, e *engine) {
+	asked := s.now
+	switch {
+	case e.poll == "silent" || e.health == "silent" || e.health == "refuse":
+		s.after(asked+int64(probeTimeout), func() { s.core.PollDone(s.now, asked, w, false, nil) })
+	case e.poll == "none":
+		s.core.PollDone(s.now, asked, w, true, nil)
+	default:
+		if e.moving {
+			e.steps++
+		}
+		s.core.PollDone(s.now, asked, w, true, &Record{Waiting: e.wait, Steps: e.steps, HasSteps: true})
+	}
+}
