@@ -20,7 +20,6 @@ const largeInput = 2048
 
 // Hasher computes block hashes with one algorithm and seed. It is immutable and safe for concurrent use.
 type Hasher struct {
-	algo string
 	cbor bool
 	xx   bool
 	none Digest
@@ -36,7 +35,7 @@ type Extra struct {
 // New makes the hasher of an algorithm ("sha256", "sha256_cbor", "xxhash", "xxhash_cbor") with a seed
 // string, which is PYTHONHASHSEED or DefaultSeed. It fails on an unknown algorithm.
 func New(algo, seed string) (*Hasher, error) {
-	h := &Hasher{algo: algo}
+	h := &Hasher{}
 	switch algo {
 	case "sha256":
 	case "sha256_cbor":
@@ -51,9 +50,6 @@ func New(algo, seed string) (*Hasher, error) {
 	h.none = h.sum(h.appendSeed(nil, seed))
 	return h, nil
 }
-
-// Algo is the algorithm's name.
-func (h *Hasher) Algo() string { return h.algo }
 
 // NoneHash is the parent of every first block.
 func (h *Hasher) NoneHash() Digest { return h.none }
@@ -74,7 +70,8 @@ func (h *Hasher) nextLarge(parent *Digest, tokens []uint32, x Extra) Digest {
 }
 
 // inputBound is an upper bound of the serialised input's bytes: 5 a token in both formats, 64 for
-// everything of fixed size, 8 for the head and memo mark of each string.
+// everything of fixed size, 8 for the head and memo mark of each string. Ids of 2^31 and more, which no
+// vocabulary has, take 7 in pickle: they only cost an allocation.
 func inputBound(tokens int, x Extra) int {
 	return 5*tokens + 64 + len(x.LoRAName) + len(x.CacheSalt) + 16
 }
