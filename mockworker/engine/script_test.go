@@ -14,9 +14,9 @@ import (
 	"fleetdrill/mockworker/blockhash"
 )
 
-// TestScripts runs the stories in testdata. Each begins with a paragraph saying what it shows.
+// TestScripts runs the stories in testdata/stories. Each begins with a paragraph saying what it shows.
 func TestScripts(t *testing.T) {
-	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+	datadriven.Walk(t, "testdata/stories", func(t *testing.T, path string) {
 		s := &script{labels: map[blockhash.Digest]string{}}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			return s.run(t, d)
