@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -38,8 +39,11 @@ func (e *apiError) body() []byte {
 
 // quote is s as a JSON string, valid UTF-8 whatever s is.
 func quote(s string) []byte {
-	b, _ := json.Marshal(s) // a string always has a JSON form
-	return b
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(s) // a string always has a JSON form
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
 func sendError(c *gin.Context, e apiError) { sendJSON(c, e.status, e.body()) }
