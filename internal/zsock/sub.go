@@ -50,7 +50,9 @@ type SubKind int
 const (
 	// SubUp says that the publisher has the subscription: every message it sends from now on is delivered,
 	// unless it drops it. It is proven by the answer to a PING sent after the subscription, or by a message;
-	// from a publisher that gives neither it is assumed after one heartbeat.
+	// from a publisher that gives neither it is assumed after one heartbeat. A Pub keeps this exactly; a
+	// libzmq publisher answers on another thread than the one that takes the subscription in at its next
+	// send, so messages it sends within about a millisecond may still be missing.
 	SubUp SubKind = iota + 1
 	// SubDown says that the connection is lost. Messages may be missing until the next SubUp.
 	SubDown

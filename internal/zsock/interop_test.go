@@ -1,0 +1,266 @@
+package zsock
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// The tests of this file hold the sockets against libzmq, by way of pyzmq in a process of its own.
+
+// python is the interpreter of the system, whose package python3-zmq is the pyzmq meant here.
+const python = "/usr/bin/python3"
+
+// libzmq is one socket of libzmq. See testdata/peer.py.
+type libzmq struct {
+	endpoint string
+	in       *json.Encoder
+	out      *json.Decoder
+}
+
+func newLibzmq(t *testing.T, args ...string) *libzmq {
+	t.Helper()
+	if out, err := exec.Command(python, "-c", "import zmq").CombinedOutput(); err != nil {
+		if os.Getenv("FLEETDRILL_REQUIRE_SHARED") == "1" {
+			t.Fatalf("no pyzmq and FLEETDRILL_REQUIRE_SHARED=1: %v\n%s", err, out)
+		}
+		t.Skipf("no pyzmq (package python3-zmq) for %s: %v", python, err)
+	}
+	cmd := exec.CommandContext(t.Context(), python, append([]string{"testdata/peer.py"}, args...)...)
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = stdin.Close()
+		_, _ = io.Copy(io.Discard, stdout)
+		_ = cmd.Wait()
+	})
+	z := &libzmq{in: json.NewEncoder(stdin), out: json.NewDecoder(bufio.NewReader(stdout))}
+	var hello struct{ Endpoint string }
+	z.read(t, &hello)
+	z.endpoint = hello.Endpoint
+	return z
+}
+
+func (z *libzmq) read(t *testing.T, answer any) {
+	t.Helper()
+	if err := z.out.Decode(answer); err != nil {
+		t.Fatalf("the libzmq peer: %v", err)
+	}
+}
+
+func (z *libzmq) do(t *testing.T, command map[string]any) {
+	t.Helper()
+	if err := z.in.Encode(command); err != nil {
+		t.Fatalf("the libzmq peer: %v", err)
+	}
+}
+
+func (z *libzmq) send(t *testing.T, times int, frames ...[]byte) {
+	t.Helper()
+	var text []string
+	for _, f := range frames {
+		text = append(text, hex.EncodeToString(f))
+	}
+	z.do(t, map[string]any{"send": text, "times": times})
+}
+
+func (z *libzmq) recv(t *testing.T) [][]byte {
+	t.Helper()
+	z.ask(t)
+	return z.received(t)
+}
+
+// ask begins a recv, in which libzmq also takes notice of new connections; received ends it.
+func (z *libzmq) ask(t *testing.T) {
+	t.Helper()
+	z.do(t, map[string]any{"recv": 1})
+}
+
+func (z *libzmq) received(t *testing.T) [][]byte {
+	t.Helper()
+	var answer struct{ Frames []string }
+	z.read(t, &answer)
+	frames := make([][]byte, len(answer.Frames))
+	for i, f := range answer.Frames {
+		frames[i], _ = hex.DecodeString(f)
+	}
+	return frames
+}
+
+func (z *libzmq) disconnects(t *testing.T) int {
+	t.Helper()
+	z.do(t, map[string]any{"disconnects": true})
+	var answer struct{ Disconnects int }
+	z.read(t, &answer)
+	return answer.Disconnects
+}
+
+func wantFrames(t *testing.T, want, got [][]byte) {
+	t.Helper()
+	if slices.EqualFunc(want, got, bytes.Equal) { // cmp takes its time over large frames
+		return
+	}
+	t.Fatalf("frames (-want +got):\n%s", cmp.Diff(want, got))
+}
+
+// endpoints is one endpoint of each transport.
+func endpoints(t *testing.T) []string {
+	return []string{"tcp://127.0.0.1:*", "ipc://" + filepath.Join(t.TempDir(), "zmq.sock")}
+}
+
+// A libzmq subscriber receives what a Pub sends, whole and in order, its topic only.
+func TestPubToLibzmq(t *testing.T) {
+	for _, endpoint := range endpoints(t) {
+		pub := closing(t, NewPub(PubOptions{}))
+		bound, err := pub.Bind(endpoint)
+		if err != nil {
+			t.Fatal(err)
+		}
+		z := newLibzmq(t, "SUB", "connect", bound, "SUBSCRIBE=kv")
+		eventually(t, "libzmq has subscribed", func() bool {
+			pub.Send([]byte("kv"))
+			return pub.Stats().Sent > 0
+		})
+		wantFrames(t, [][]byte{[]byte("kv")}, z.recv(t))
+		for i := range uint64(300) {
+			pub.Send(numbered("other", i, nil)...)
+			pub.Send(numbered("kv-events", i, make([]byte, 10*i))...)
+		}
+		for i := range uint64(300) {
+			wantFrames(t, numbered("kv-events", i, make([]byte, 10*i)), z.recv(t))
+		}
+	}
+}
+
+// A Pub that connects reaches a libzmq subscriber that binds.
+func TestPubConnectsToLibzmq(t *testing.T) {
+	z := newLibzmq(t, "SUB", "bind", "tcp://127.0.0.1:*", "SUBSCRIBE=")
+	pub := closing(t, NewPub(PubOptions{}))
+	if err := pub.Connect(z.endpoint); err != nil {
+		t.Fatal(err)
+	}
+	z.ask(t)
+	eventually(t, "libzmq has subscribed", func() bool {
+		pub.Send([]byte("hello"))
+		return pub.Stats().Sent > 0
+	})
+	wantFrames(t, [][]byte{[]byte("hello")}, z.received(t))
+}
+
+// A Sub receives what libzmq sends, and stays up on a libzmq publisher that has nothing to say.
+func TestSubFromLibzmq(t *testing.T) {
+	t.Parallel()
+	const heartbeat = 200 * time.Millisecond
+	for _, endpoint := range endpoints(t) {
+		z := newLibzmq(t, "PUB", "bind", endpoint)
+		sub := newSub(t, z.endpoint, SubOptions{Topic: "kv", Heartbeat: heartbeat})
+		sub.next(t, SubUp)
+		// libzmq answers a PING on another thread than the one that takes a subscription in: that is the
+		// sender's, at its next send. So the answer may be ahead of it.
+		for first := false; !first; {
+			z.send(t, 1, []byte("kv"))
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			_, err := sub.Recv(ctx)
+			cancel()
+			first = err == nil
+		}
+		message := numbered("kv-events", 7, make([]byte, 70_000))
+		z.send(t, 500, message...)
+		for n := 0; n < 500; {
+			e := sub.next(t, SubMessage)
+			if len(e.Frames) == 1 { // one more of the first
+				continue
+			}
+			wantFrames(t, message, e.Frames)
+			n++
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 2*missesProven*heartbeat)
+		e, err := sub.Recv(ctx)
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("an idle libzmq publisher caused %v (%v), %v", e.Kind, e.Err, err)
+		}
+	}
+}
+
+// A libzmq subscriber that sends heartbeats finds them answered: on an idle topic it loses no connection.
+func TestLibzmqHeartbeats(t *testing.T) {
+	t.Parallel()
+	pub, endpoint := newBoundPub(t, PubOptions{})
+	z := newLibzmq(t, "SUB", "connect", endpoint, "SUBSCRIBE=", "HEARTBEAT_IVL=200", "HEARTBEAT_TIMEOUT=400", "HEARTBEAT_TTL=400")
+	eventually(t, "libzmq has subscribed", func() bool {
+		pub.Send([]byte("hello"))
+		return pub.Stats().Sent > 0
+	})
+	wantFrames(t, [][]byte{[]byte("hello")}, z.recv(t))
+	<-time.After(2 * time.Second) // ten heartbeats, five times the timeout
+	if n := z.disconnects(t); n != 0 {
+		t.Errorf("libzmq disconnected %d times", n)
+	}
+	pub.Send([]byte("still here"))
+	wantFrames(t, [][]byte{[]byte("still here")}, z.recv(t))
+}
+
+// libzmq's DEALER and REQ ask a Router; REQ takes one reply to each request.
+func TestRouterToLibzmq(t *testing.T) {
+	router, endpoint := newBoundRouter(t, RouterOptions{})
+	answerAll(t, router, 50, []byte("payload"))
+	dealer := newLibzmq(t, "DEALER", "connect", endpoint)
+	dealer.send(t, 1, []byte{}, []byte("12345678"))
+	for range 50 {
+		if m := dealer.recv(t); len(m) != 3 || len(m[0]) != 0 || string(m[2]) != "payload" {
+			t.Fatalf("libzmq's DEALER received %q", m)
+		}
+	}
+	wantFrames(t, [][]byte{{}, []byte("end"), {}, []byte("12345678")}, dealer.recv(t))
+
+	req := newLibzmq(t, "REQ", "connect", endpoint)
+	for range 2 {
+		req.send(t, 1, []byte("12345678"))
+		wantFrames(t, [][]byte{[]byte("0"), []byte("payload")}, req.recv(t))
+	}
+}
+
+// A Dealer asks libzmq's ROUTER, which sees an identity and then the frames as given.
+func TestDealerToLibzmq(t *testing.T) {
+	z := newLibzmq(t, "ROUTER", "bind", "tcp://127.0.0.1:*")
+	dealer := newDealer(t, z.endpoint)
+	if err := dealer.Send([]byte{}, []byte("12345678")); err != nil {
+		t.Fatal(err)
+	}
+	request := z.recv(t)
+	if len(request) != 3 {
+		t.Fatalf("libzmq's ROUTER received %q", request)
+	}
+	wantFrames(t, [][]byte{{}, []byte("12345678")}, request[1:])
+	z.send(t, 500, request[0], []byte{}, []byte("seq"), make([]byte, 2<<10))
+	for range 500 {
+		m, err := dealer.Recv(within(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantFrames(t, [][]byte{{}, []byte("seq"), make([]byte, 2<<10)}, m)
+	}
+}
