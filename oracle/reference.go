@@ -122,3 +122,15 @@ func (r *Reference) Blocks(holder uint32) map[uint64]Block {
 	}
 	return out
 }
+
+// Chain is the contents from the root to the block that hash names, nil when holder does not have it.
+func (r *Reference) Chain(holder uint32, hash uint64) (contents []uint64) {
+	block := r.holders[holder][hash]
+	if block == nil {
+		return nil
+	}
+	for rest := []byte(block.chain); len(rest) > 0; rest = rest[8:] {
+		contents = append(contents, binary.BigEndian.Uint64(rest))
+	}
+	return contents
+}
