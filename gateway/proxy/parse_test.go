@@ -1,0 +1,61 @@
+package proxy
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"testing"
+
+	"fleetdrill/internal/tokens"
+)
+
+func TestPromptShapes(t *testing.T) {
+	text := tokens.Encode(" bab hello")
+	for body, want := range map[string][]uint32{
+		`{"prompt":" bab hello"}`:         text,
+		`{"prompt":[" bab hello","x"]}`:   text,
+		`{"prompt":[1, 2,3]}`:             {1, 2, 3},
+		`{"prompt": [ [7,8] ,[9]]}`:       {7, 8},
+		`{"prompt":[[]],"stream":true}`:   {},
+		`{"prompt":"","cache_salt":"s"}`:  {},
+		`{"prompt":[151935],"n":2,"x":1}`: {151935},
+	} {
+		got, err := parseCompletion([]byte(body))
+		if err != nil || !slices.Equal(got.ids, want) {
+			t.Errorf("%s: %v, %v, want %v", body, got.ids, err, want)
+		}
+	}
+}
+
+func TestChatIsTokenizedAsTheEnginesDo(t *testing.T) {
+	got, err := parseChat([]byte(`{"messages":[{"role":"user","content":"hi"}],"stream":true,"cache_salt":"s"}`))
+	want := tokens.EncodeChat([]tokens.ChatMessage{{Role: "user", Content: "hi"}})
+	if err != nil || !slices.Equal(got.ids, want) || !got.stream || got.salt != "s" {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// FuzzBodies: whatever a client sends, the answer is a prompt or an apiError with a valid body, and a
+// list of ids that the strict decoder accepts is read the same way.
+func FuzzBodies(f *testing.F) {
+	for _, seed := range []string{`{"prompt":"x"}`, `{"prompt":[1,2]}`, `{"prompt":[[1],[2]]}`, `{"prompt":[1.5]}`, `{"prompt":[1e3]}`, `{"prompt":[[[1]]]}`,
+		`{"messages":[{"role":"user","content":[{"type":"text","text":"x"}]}]}`, `{"prompt":[ ]}`, `{"prompt":[null]}`, `{"prompt":[true,{}]}`, "\xff", `[]`, ``} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		for _, parse := range []func([]byte) (prompt, error){parseCompletion, parseChat} {
+			_, err := parse(body)
+			var api *apiError
+			if err != nil && (!errors.As(err, &api) || !json.Valid(api.body())) {
+				t.Fatalf("error %v is no API error", err)
+			}
+		}
+		got, err := parseCompletion(body)
+		var in struct {
+			Prompt []uint32 `json:"prompt"`
+		}
+		if json.Unmarshal(body, &in) == nil && len(in.Prompt) > 0 && err == nil && !slices.Equal(got.ids, in.Prompt) {
+			t.Fatalf("ids %v, want %v", got.ids, in.Prompt)
+		}
+	})
+}
