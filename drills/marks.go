@@ -1,0 +1,48 @@
+package drills
+
+import (
+	"sync"
+
+	"fleetdrill/drills/predicate"
+	"fleetdrill/drills/record"
+)
+
+// marks are the named instants of a run so far. Safe for concurrent use.
+type marks struct {
+	mu    sync.Mutex
+	order []record.Mark
+}
+
+// set adds a mark; the first value of a name stays.
+func (m *marks) set(name string, at record.Interval) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, x := range m.order {
+		if x.Name == name {
+			return
+		}
+	}
+	m.order = append(m.order, record.Mark{Name: name, Interval: at})
+}
+
+// instant marks an instant read from one clock reading.
+func (m *marks) instant(name string, ns int64) { m.set(name, record.Interval{Lo: ns, Hi: ns}) }
+
+// resolve is the interval of a mark expression; false while its mark has not come.
+func (m *marks) resolve(e predicate.Mark) (record.Interval, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, x := range m.order {
+		if x.Name == e.Name {
+			return e.From(x.Interval), true
+		}
+	}
+	return record.Interval{}, false
+}
+
+// list is every mark in the order it came.
+func (m *marks) list() []record.Mark {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return append([]record.Mark(nil), m.order...)
+}

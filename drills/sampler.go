@@ -1,0 +1,199 @@
+package drills
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/shirou/gopsutil/v3/process"
+
+	"fleetdrill/drills/record"
+	"fleetdrill/internal/clock"
+	"fleetdrill/internal/contract"
+	"fleetdrill/internal/lab"
+)
+
+// processEvery is how many samples pass between two looks at process memory: it moves slowly and each
+// look costs several reads of /proc.
+const processEvery = 10
+
+// sampler reads the fleet once per period and keeps every sample. A slot that comes late is recorded
+// with its lag, and one that was missed altogether stays a hole: the judge makes both unknown rather
+// than flattering the gateway.
+type sampler struct {
+	period  time.Duration
+	fleet   *lab.Fleet
+	gateway *lab.Gateway
+	log     *slog.Logger
+	memory  []procHandle
+
+	mu      sync.Mutex // guards samples and owned
+	samples []record.Sample
+	owned   map[string]bool // workers whose truth belongs to a fault now
+	fresh   chan struct{}   // closed and replaced at each new sample
+
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// procHandle is a process whose memory is sampled under a key.
+type procHandle struct {
+	key  string
+	proc *process.Process
+}
+
+func startSampler(ctx context.Context, period time.Duration, f *lab.Fleet, g *lab.Gateway, log *slog.Logger) *sampler {
+	ctx, cancel := context.WithCancel(ctx)
+	s := &sampler{period: period, fleet: f, gateway: g, log: log, owned: map[string]bool{},
+		fresh: make(chan struct{}), cancel: cancel, done: make(chan struct{})}
+	s.watchMemory("gateway_rss", g.Child.ID().PID)
+	for _, w := range f.Workers {
+		s.watchMemory(key("worker_rss", w.ID), w.Child.ID().PID)
+	}
+	go s.run(ctx)
+	return s
+}
+
+func (s *sampler) watchMemory(key string, pid int) {
+	// Handles are kept: making one costs more than reading it.
+	p, err := process.NewProcess(int32(pid))
+	if err != nil {
+		s.log.Warn("process memory is not sampled", "series", key, "err", err)
+		return
+	}
+	s.memory = append(s.memory, procHandle{key, p})
+}
+
+// stop ends sampling and waits for it.
+func (s *sampler) stop() {
+	s.cancel()
+	<-s.done
+}
+
+// own marks a worker's truth as belonging to a fault: its series are absent from now on, rather than
+// unreadable.
+func (s *sampler) own(worker string) {
+	s.mu.Lock()
+	s.owned[worker] = true
+	s.mu.Unlock()
+}
+
+// snapshot is every sample so far; the slice is not written again.
+func (s *sampler) snapshot() []record.Sample {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.samples[:len(s.samples):len(s.samples)]
+}
+
+// next is closed when a sample newer than those of the last snapshot exists.
+func (s *sampler) next() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.fresh
+}
+
+func (s *sampler) run(ctx context.Context) {
+	defer close(s.done)
+	start := clock.MonoNs()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for k := 0; ; k++ {
+		due := start + int64(k)*int64(s.period)
+		now := clock.MonoNs()
+		if late := now - due; late >= int64(s.period) {
+			// Slots that are over are skipped, not caught up: a burst of samples would describe one
+			// instant several times.
+			k += int(late / int64(s.period))
+			due = start + int64(k)*int64(s.period)
+		}
+		timer.Reset(time.Duration(max(0, due-now)))
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		sample := s.take(ctx, k, due)
+		if ctx.Err() != nil {
+			return
+		}
+		s.mu.Lock()
+		s.samples = append(s.samples, sample)
+		close(s.fresh)
+		s.fresh = make(chan struct{})
+		s.mu.Unlock()
+	}
+}
+
+// reading is what one sample is folded from.
+type reading struct {
+	state  *contract.RoutingState // nil when unread
+	truths map[string]contract.Truth
+	owned  map[string]bool
+	links  map[string]linkCounts
+	memory map[string]float64
+}
+
+// linkCounts are the counters of a worker's HTTP link.
+type linkCounts struct{ attempts, probes int }
+
+// take reads everything once. SentNs and ReceivedNs bracket the routing state, which is what the rules
+// are about; engine truth is read beside it and is as old as the answer that carried it.
+func (s *sampler) take(ctx context.Context, k int, due int64) record.Sample {
+	ctx, cancel := context.WithTimeout(ctx, 2*s.period)
+	defer cancel()
+	r := reading{truths: map[string]contract.Truth{}, links: map[string]linkCounts{}, owned: s.ownedNow()}
+	var mu sync.Mutex // guards r.truths
+	var wg sync.WaitGroup
+	for _, w := range s.fleet.Workers {
+		if r.owned[w.ID] {
+			continue
+		}
+		wg.Go(func() {
+			if t, err := w.Admin.Truth(ctx); err == nil {
+				mu.Lock()
+				r.truths[w.ID] = t
+				mu.Unlock()
+			}
+		})
+	}
+	out := record.Sample{K: k, SentNs: clock.MonoNs()}
+	state, err := s.gateway.Admin.RoutingState(ctx)
+	out.ReceivedNs = clock.MonoNs()
+	out.LagNs = out.SentNs - due
+	if err == nil {
+		r.state = &state
+	} else if ctx.Err() == nil {
+		s.log.Debug("routing state not read", "k", k, "err", err)
+	}
+	for _, w := range s.fleet.Workers {
+		st := w.HTTP.Stats()
+		r.links[w.ID] = linkCounts{attempts: st.Attempts, probes: st.Probes}
+	}
+	if k%processEvery == 0 {
+		r.memory = s.readMemory()
+	}
+	wg.Wait()
+	out.Values, out.Text, out.Absent = fold(r)
+	return out
+}
+
+func (s *sampler) ownedNow() map[string]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	owned := make(map[string]bool, len(s.owned))
+	for w := range s.owned {
+		owned[w] = true
+	}
+	return owned
+}
+
+func (s *sampler) readMemory() map[string]float64 {
+	out := map[string]float64{}
+	for _, h := range s.memory {
+		if m, err := h.proc.MemoryInfo(); err == nil {
+			out[h.key] = float64(m.RSS)
+		}
+	}
+	return out
+}
