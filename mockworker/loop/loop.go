@@ -274,17 +274,18 @@ func (l *Loop) deliver(out *engine.Output, now int64) {
 	if s == nil {
 		return // cannot be: every request was submitted
 	}
-	if out.Index >= 0 {
-		l.o.Observer.Token(out.Index, now-s.lastMonoNs)
-		s.lastMonoNs = now
-		s.push(out.Token, out.CachedTokens)
+	// What is counted is counted before the reader can know: it may ask for the count next.
+	if out.Finish != "" {
+		l.o.Observer.Ended(out.ID, s.maxTokens, *out.Stats)
+		l.drop(s)
 	}
-	if out.Finish == "" {
+	if out.Index < 0 {
+		s.end(out.Finish, nil)
 		return
 	}
-	l.o.Observer.Ended(out.ID, s.maxTokens, *out.Stats)
-	l.drop(s)
-	s.end(out.Finish, nil)
+	l.o.Observer.Token(out.Index, now-s.lastMonoNs)
+	s.lastMonoNs = now
+	s.push(out.Token, out.CachedTokens, out.Finish)
 }
 
 func (l *Loop) drop(s *Stream) {

@@ -46,16 +46,20 @@ func (s *Stream) Take(dst []uint32) ([]uint32, State) {
 // Abort makes the request leave the engine at the next step. It is harmless on a finished one.
 func (s *Stream) Abort() { s.loop.post(letter{kind: abortLetter, stream: s}) }
 
-func (s *Stream) push(id uint32, cached int) {
+// push gives a token and, with the last one, how the request ended: a reader must never see the last token
+// without knowing that it is the last.
+func (s *Stream) push(id uint32, cached int, finish string) {
 	s.mu.Lock()
 	s.ids = append(s.ids, id)
 	s.state.Cached = cached
+	s.state.Done, s.state.Finish = finish != "", finish
 	s.mu.Unlock()
-	if !s.whole {
+	if !s.whole || finish != "" {
 		s.signal()
 	}
 }
 
+// end ends a stream without a token.
 func (s *Stream) end(finish string, err error) {
 	s.mu.Lock()
 	s.state.Done, s.state.Finish, s.state.Err = true, finish, err
