@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -167,4 +169,41 @@ func prompt(seed, n int) []uint32 {
 		ids[i] = uint32(256 + (seed*7919+i*31)%100_000)
 	}
 	return ids
+}
+
+// hang sends a completion and reads until ctx ends.
+func (f *fleet) hang(ctx context.Context, body string) {
+	req, err := http.NewRequestWithContext(ctx, "POST", f.worker().HTTP+"/v1/completions", strings.NewReader(body))
+	if err != nil {
+		f.t.Error(err)
+		return
+	}
+	resp, err := f.client.Do(req)
+	if err != nil {
+		return
+	}
+	defer resp.Body.Close()
+	_, _ = io.Copy(io.Discard, resp.Body)
+}
+
+// dialRaw sends one request, formatted with the length and the text of its body, and never reads.
+func (f *fleet) dialRaw(format, body string) net.Conn {
+	f.t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(f.worker().HTTP, "http://"))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if _, err := fmt.Fprintf(conn, format, len(body), body); err != nil {
+		f.t.Fatal(err)
+	}
+	return conn
+}
+
+func jsonOf(t testing.TB, v any) string {
+	t.Helper()
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
 }
