@@ -60,6 +60,7 @@ type gateway struct {
 	fleet  *fleet.Fleet
 	proxy  http.Handler
 	admin  http.Handler
+	gate   gate
 }
 
 // assemble makes the parts, without opening a port. On success the fleet runs.
@@ -83,7 +84,9 @@ func assemble(c Config) (*gateway, error) {
 		f.Close()
 		return nil, err
 	}
-	return &gateway{config: c, fleet: f, proxy: p.Handler(), admin: s.Handler()}, nil
+	g := &gateway{config: c, fleet: f}
+	g.proxy, g.admin = g.gate.guard(p.Handler()), g.gate.guard(s.Handler())
+	return g, nil
 }
 
 func timing(c Config) fleet.Timing {
@@ -171,5 +174,8 @@ func (g *gateway) shutdown(proxySrv, adminSrv *http.Server) error {
 		_ = proxySrv.Close()
 	}
 	// Watchers of the event stream would hold a graceful shutdown for ever.
-	return adminSrv.Close()
+	err := adminSrv.Close()
+	// Cut connections end their handlers soon, but no server waits for that.
+	g.gate.close()
+	return err
 }

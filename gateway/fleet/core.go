@@ -57,17 +57,7 @@ type Action struct {
 	Worker     *Worker
 	Request    *Request
 	Cause      error
-	Transition Transition
-}
-
-// Transition is one line of GET /routing/events: what of a worker changed, from what to what. An absent
-// veto is the empty string.
-type Transition struct {
-	MonoNs int64  `json:"mono_ns"`
-	Worker string `json:"worker"`
-	Kind   string `json:"kind"` // phase, veto, breaker, registry
-	From   string `json:"from"`
-	To     string `json:"to"`
+	Transition contract.RoutingEvent
 }
 
 // Worker is one registered worker. Its fields belong to the core, but for the atomics, which the data
@@ -148,7 +138,7 @@ func (c *Core) Add(now int64, spec contract.WorkerSpec, holders []index.Holder) 
 	// Polls of a fleet registered in one go are spread over the period (37 is prime to it).
 	w.nextPoll = now + int64(len(c.workers))*37*int64(time.Millisecond)%int64(c.timing.Load)
 	c.workers, c.byID[w.ID] = append(c.workers, w), w
-	c.changed(now, w, "registry", "", "added")
+	c.changed(now, w, contract.EventRegistry, "", "added")
 	return w, nil
 }
 
@@ -161,7 +151,7 @@ func (c *Core) Remove(now int64, id string) *Worker {
 	w.removed = true
 	delete(c.byID, id)
 	c.workers = slices.DeleteFunc(c.workers, func(o *Worker) bool { return o == w })
-	c.changed(now, w, "registry", "added", "")
+	c.changed(now, w, contract.EventRegistry, "added", "")
 	return w
 }
 
@@ -257,7 +247,7 @@ func (c *Core) routable(now int64, w *Worker) bool {
 
 func (c *Core) setPhase(now int64, w *Worker, phase string) {
 	if w.phase != phase {
-		c.changed(now, w, "phase", w.phase, phase)
+		c.changed(now, w, contract.EventPhase, w.phase, phase)
 		w.phase = phase
 	}
 }
@@ -267,12 +257,12 @@ func (c *Core) show(now int64, w *Worker) {
 	veto := w.veto()
 	w.alert.Store(veto != "")
 	if veto != w.shownVeto {
-		c.changed(now, w, "veto", w.shownVeto, veto)
+		c.changed(now, w, contract.EventVeto, w.shownVeto, veto)
 		w.shownVeto = veto
 	}
 	if state := w.breaker.name(); state != w.shownBreaker {
 		if w.shownBreaker != "" {
-			c.changed(now, w, "breaker", w.shownBreaker, state)
+			c.changed(now, w, contract.EventBreaker, w.shownBreaker, state)
 		}
 		w.shownBreaker = state
 	}
@@ -280,5 +270,5 @@ func (c *Core) show(now int64, w *Worker) {
 
 func (c *Core) changed(now int64, w *Worker, kind, from, to string) {
 	c.actions = append(c.actions, Action{Kind: Changed, Worker: w,
-		Transition: Transition{MonoNs: now, Worker: w.ID, Kind: kind, From: from, To: to}})
+		Transition: contract.RoutingEvent{MonoNs: now, Worker: w.ID, Kind: kind, From: from, To: to}})
 }

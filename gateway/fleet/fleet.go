@@ -71,8 +71,8 @@ type Fleet struct {
 	next    index.Holder
 	members map[*Worker]*member // of registered workers; guarded by mu
 
-	watchMu  sync.Mutex                        // guards watchers; never held together with mu
-	watchers map[chan Transition]*atomic.Int64 // counts what a watcher missed
+	watchMu  sync.Mutex                                   // guards watchers; never held together with mu
+	watchers map[chan contract.RoutingEvent]*atomic.Int64 // counts what a watcher missed
 }
 
 // member is what the shell keeps of a worker.
@@ -87,7 +87,7 @@ func New(o Options) *Fleet {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	f := &Fleet{opts: o, log: o.Log, prober: newProber(probeTimeout), core: NewCore(o.Timing),
-		members: map[*Worker]*member{}, watchers: map[chan Transition]*atomic.Int64{}}
+		members: map[*Worker]*member{}, watchers: map[chan contract.RoutingEvent]*atomic.Int64{}}
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	f.wg.Add(1)
 	go f.loop()

@@ -84,8 +84,8 @@ const watchQueue = 4096
 
 // Watch returns every transition from now on, until stop is called. A watcher that lags too far misses
 // transitions, counted in missed.
-func (f *Fleet) Watch(missed *atomic.Int64) (news <-chan Transition, stop func()) {
-	ch := make(chan Transition, watchQueue)
+func (f *Fleet) Watch(missed *atomic.Int64) (news <-chan contract.RoutingEvent, stop func()) {
+	ch := make(chan contract.RoutingEvent, watchQueue)
 	f.watchMu.Lock()
 	f.watchers[ch] = missed
 	f.watchMu.Unlock()
@@ -96,7 +96,7 @@ func (f *Fleet) Watch(missed *atomic.Int64) (news <-chan Transition, stop func()
 	}
 }
 
-func (f *Fleet) announce(t Transition) {
+func (f *Fleet) announce(t contract.RoutingEvent) {
 	f.log.Info("worker changed", "worker", t.Worker, "what", t.Kind, "from", t.From, "to", t.To)
 	f.watchMu.Lock()
 	defer f.watchMu.Unlock()

@@ -132,6 +132,7 @@ func (c *cursor) live(now int64, m message) {
 	case m.seq == c.last+1 && !c.doubted:
 		c.contact(now)
 		c.accept(m)
+		c.distrust = false
 	default:
 		c.above(now, m)
 	}
@@ -154,10 +155,12 @@ func (c *cursor) below(now int64, m message) {
 	case ok && known == m.hash:
 		c.counters.Duplicates++
 		c.vouch(now)
+	case c.covered(m.seq) && ok:
+		c.contradiction("stream and replay differ", m.seq)
+	case c.covered(m.seq):
+		c.counters.Stale++ // the live copy of a replayed batch, too old for its hash to be kept
 	case ok:
 		c.restartAt(now, contract.RestartPayload, m)
-	case m.seq > c.liveLast && m.seq >= c.coverFrom && m.seq <= c.coverTo:
-		c.counters.Stale++ // the live copy of a replayed batch, too old for its hash to be kept
 	case events.HasClear(m.payload):
 		c.restartAt(now, contract.RestartClear, m)
 	case m.seq <= 1 && m.seq < c.last:
@@ -169,20 +172,21 @@ func (c *cursor) below(now int64, m message) {
 	}
 }
 
+// covered reports whether a replay on this connection brought seq and the stream has yet to repeat it.
+func (c *cursor) covered(seq int64) bool {
+	return seq > c.liveLast && seq >= c.coverFrom && seq <= c.coverTo
+}
+
 // above takes a live batch that does not follow the cursor: a gap, or the first of all without a replay.
 func (c *cursor) above(now int64, m message) {
 	c.contact(now)
-	missed := m.seq - c.last - 1
 	switch {
 	case !c.replayable && !c.begun:
 		c.setQuality(contract.QualityPartial)
 		c.accept(m)
 	case !c.replayable:
 		c.doubted = false
-		if missed > 0 {
-			c.gap(m.seq)
-		}
-		c.lose(missed)
+		c.lose(m.seq)
 		c.accept(m)
 	default:
 		c.gap(m.seq)
@@ -237,11 +241,18 @@ func (c *cursor) accept(m message) {
 	c.do(action{kind: doApply, message: m, rebuilt: !m.live})
 }
 
-// lose passes over batches that cannot be had any more (rung 4).
-func (c *cursor) lose(missed int64) {
+// lose passes over the batches in front of seq, which cannot be had any more (rung 4). With none of them
+// lost it is whose batches these are that cannot be told.
+func (c *cursor) lose(seq int64) {
 	if c.last < 0 {
-		c.setQuality(contract.QualityPartial)
+		if seq > 0 {
+			c.setQuality(contract.QualityPartial)
+		}
 		return
+	}
+	missed := seq - c.last - 1
+	if missed > 0 && c.ask.why != forGap {
+		c.gap(seq)
 	}
 	c.counters.Unrecovered += missed
 	if missed <= farBelow {

@@ -33,9 +33,9 @@ type ask struct {
 	round int
 
 	// Of the current call: the cursor and the lowest waiting batch when it was made (-1 without one),
-	// whether anything came, whether something came beyond a hole, and the highest number.
+	// whether anything came, and the highest number.
 	startLast, startHead int64
-	answered, beyond     bool
+	answered             bool
 	highest              int64
 
 	heardAt int64 // last sign of life of the call
@@ -65,7 +65,7 @@ func (c *cursor) send(now int64) {
 	c.asks++
 	a := &c.ask
 	a.id, a.open, a.failed, a.heardAt = c.asks, true, false, now
-	a.answered, a.beyond, a.highest = false, false, -1
+	a.answered, a.highest = false, -1
 	a.startLast, a.startHead = c.last, -1
 	if head, ok := c.held.head(); ok {
 		a.startHead = head.seq
@@ -86,7 +86,8 @@ func (c *cursor) finish(now int64) {
 	if c.ask.why == forProbe {
 		c.probeGap = min(2*c.probeGap, probeMax)
 	} else {
-		c.probeOwed, c.begun, c.distrust = true, true, false
+		c.probeOwed, c.begun = true, true
+		c.distrust = c.distrust && c.ask.why != forGap
 	}
 	c.cancel()
 	c.quietSince = now
@@ -106,7 +107,7 @@ func (c *cursor) replayed(now, id int64, m message) {
 		c.compare(m)
 	case first && c.last >= 0 && !a.proven:
 		// The buffer starts behind our cursor: whose it is cannot be told (rung 4).
-		c.lose(m.seq - c.last - 1)
+		c.lose(m.seq)
 		c.refill(now, m)
 	case m.seq == c.last+1:
 		c.refill(now, m)
@@ -157,7 +158,6 @@ func (c *cursor) refill(now int64, m message) {
 
 // keepBeyond keeps a replayed batch from behind a hole.
 func (c *cursor) keepBeyond(m message) {
-	c.ask.beyond = true
 	at, there := c.held.find(m.seq)
 	switch {
 	case !there:
@@ -243,24 +243,26 @@ func (c *cursor) vouch(now int64) {
 
 // settle looks at what a complete answer has left open.
 func (c *cursor) settle(now int64) {
-	c.drain()
 	a := &c.ask
-	if len(c.held.list) == 0 {
-		c.finish(now)
-		return
+	head, waiting := c.held.head()
+	short := waiting && a.highest < head.seq // the replay did not reach what the stream brought
+	if !short {
+		c.drain()
+		_, waiting = c.held.head()
 	}
 	switch a.round++; {
+	case !waiting:
+		c.finish(now)
 	case a.round >= maxRounds:
 		c.giveUp(now)
-	case a.startHead >= 0 && a.highest < a.startHead:
-		// The publisher does not have the batch that its own stream brought before we asked.
-		if c.distrust {
-			c.giveUp(now)
-			return
-		}
+	case short && a.startHead < 0:
+		c.send(now) // the batch came after the call was made: now it must be there
+	case short && c.distrust:
+		c.giveUp(now)
+	case short:
 		c.distrust = true
-		c.contradiction("the replay ends before the stream", a.startHead)
-	case a.beyond && c.last == a.startLast && a.stuck > 0:
+		c.contradiction("the replay ends before the stream", head.seq)
+	case c.last == a.startLast && a.stuck > 0:
 		c.giveUp(now) // twice complete around the same hole: nobody has these batches
 	default:
 		if a.stuck++; c.last != a.startLast {
@@ -272,8 +274,13 @@ func (c *cursor) settle(now int64) {
 
 // giveUp goes on without what the replay could not fill (rung 4).
 func (c *cursor) giveUp(now int64) {
-	if _, waiting := c.held.head(); !waiting && !c.ask.proven {
-		c.lose(0)
+	_, waiting := c.held.head()
+	switch {
+	case waiting || c.ask.proven:
+	case c.last < 0: // what the engine published before, if anything
+		c.setQuality(contract.QualityPartial)
+	default:
+		c.lose(c.last + 1)
 	}
 	for {
 		c.drain()
@@ -281,7 +288,7 @@ func (c *cursor) giveUp(now int64) {
 		if !ok {
 			break
 		}
-		c.lose(head.seq - c.last - 1)
+		c.lose(head.seq)
 		c.held.pop()
 		c.countReplayed(head)
 		c.accept(head)

@@ -47,13 +47,8 @@ func (h *handicaps) list() []string {
 	return append([]string{}, h.on...)
 }
 
-// handicapsBody is the body of PUT /routing/handicaps and its answer.
-type handicapsBody struct {
-	Handicaps []string `json:"handicaps"`
-}
-
 func (s *Server) putHandicaps(w http.ResponseWriter, r *http.Request) {
-	var in handicapsBody
+	var in contract.RoutingHandicaps
 	if !read(w, r, &in) {
 		return
 	}
@@ -61,5 +56,5 @@ func (s *Server) putHandicaps(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	write(w, http.StatusOK, handicapsBody{s.handicaps.list()})
+	write(w, http.StatusOK, contract.RoutingHandicaps{Handicaps: s.handicaps.list()})
 }

@@ -170,7 +170,7 @@ func TestEventsTellTransitions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got fleet.Transition
+	var got contract.RoutingEvent
 	if err := json.Unmarshal([]byte(strings.TrimPrefix(line, "data: ")), &got); err != nil || got.Worker != "w1" || got.Kind != "registry" || got.To != "added" {
 		t.Errorf("first event %q: %+v, %v", line, got, err)
 	}

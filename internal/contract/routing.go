@@ -187,6 +187,28 @@ type RankCounters struct {
 	Drops        map[string]int64 `json:"drops"`
 }
 
+// Kinds of transition that GET /routing/events tells.
+const (
+	EventRegistry = "registry" // "" or "added"
+	EventPhase    = "phase"    // one of Phases
+	EventVeto     = "veto"     // one of VetoReasons, "" = none
+	EventBreaker  = "breaker"  // a breaker state
+)
+
+// RoutingEvent is the data of one server-sent event of GET /routing/events: what of a worker changed.
+type RoutingEvent struct {
+	MonoNs int64  `json:"mono_ns"`
+	Worker string `json:"worker"`
+	Kind   string `json:"kind"`
+	From   string `json:"from"`
+	To     string `json:"to"`
+}
+
+// RoutingHandicaps is the body of PUT /routing/handicaps, which replaces the whole set, and its answer.
+type RoutingHandicaps struct {
+	Handicaps []string `json:"handicaps"`
+}
+
 // DumpHead is the first JSON line of GET /routing/dump; DumpBlock lines follow.
 type DumpHead struct {
 	MonoNs int64  `json:"mono_ns"`
