@@ -197,9 +197,10 @@ func (l *Loop) run() {
 	}
 }
 
-// maxCatchUp bounds how far steps may begin in the past. Waking up late by some tens of microseconds must
-// not add up over a thousand steps, but a process that was stopped must not run its steps all at once.
-const maxCatchUp = 1_000_000 // 1 ms
+// maxCatchUp bounds how far steps may begin in the past. A late wake-up, or the milliseconds that a
+// thousand streams take to be woken, must not add up over the steps; but a process that was stopped must
+// not run all the steps it missed at once.
+const maxCatchUp = 10_000_000 // 10 ms
 
 // begin is when the next step begins: where the one before ended, unless that is long ago or a letter came
 // since.
