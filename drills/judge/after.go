@@ -145,7 +145,6 @@ func (j *judging) neverSeen(x scenario.Expectation, r Result, m record.Interval,
 	last := j.rec.Samples[at.falseK]
 	r.DecidedNs, r.ToNs = last.ReceivedNs, last.ReceivedNs
 	r.Value, r.Low = ns(last.ReceivedNs-m.Hi), ns(max(0, last.SentNs-m.Hi))
-	r.Margin = ptr(x.Within.Seconds() - *r.Value)
 	r.ValueText = "> " + j.seconds(last.ReceivedNs-m.Hi)
 	p := j.phrase(x.That)
 	if last.SentNs-m.Hi < int64(x.Within) {
@@ -153,7 +152,7 @@ func (j *judging) neverSeen(x scenario.Expectation, r Result, m record.Interval,
 		return unknown(r, fmt.Sprintf("%s %s after %s, and no later sample tells; bound %s.",
 			sentenceCase(p.still), j.seconds(last.ReceivedNs-m.Hi), j.since(x.After, p.worker), j.bound(x.Within)))
 	}
-	r.Verdict = Fail
+	r.Verdict, r.Margin = Fail, ptr(x.Within.Seconds()-*r.Value)
 	r.Sentence = fmt.Sprintf("%s %s after %s (the end of the window); bound %s%s.", sentenceCase(p.still),
 		j.seconds(last.ReceivedNs-m.Hi), j.since(x.After, p.worker), j.bound(x.Within), j.traffic(x.That, r.FromNs, r.DecidedNs))
 	return r

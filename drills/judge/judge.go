@@ -156,19 +156,20 @@ func decide(gates []record.Gate, results []Result) (Verdict, string) {
 		if g.OK {
 			continue
 		}
-		broken = append(broken, g.Name+": "+g.Detail)
+		line := fmt.Sprintf("gate %q is broken: %s", g.Name, g.Detail)
+		broken = append(broken, line)
 		if vital(g) {
-			vitalBroken = append(vitalBroken, g.Name+": "+g.Detail)
+			vitalBroken = append(vitalBroken, line)
 		}
 	}
 	if len(vitalBroken) > 0 {
-		return Invalid, "gate " + vitalBroken[0]
+		return Invalid, vitalBroken[0]
 	}
 	if r, ok := firstWith(results, Fail); ok {
 		return Fail, r.Sentence
 	}
 	if len(broken) > 0 {
-		return Invalid, "gate " + broken[0]
+		return Invalid, broken[0]
 	}
 	for _, v := range []Verdict{Invalid, Unknown} {
 		if r, ok := firstWith(results, v); ok {

@@ -164,7 +164,7 @@ func (j *judging) always(x scenario.Expectation, w window) Result {
 	if sc.longest != nil {
 		return j.brokenRule(x, r, sc, Pass)
 	}
-	r.Sentence = fmt.Sprintf("%s (%d samples over %s).", sentenceCase(j.phrase(x.That).stayed(x.Op)), sc.known, j.seconds(w.to-w.from))
+	r.Sentence = fmt.Sprintf("%s (%s over %s).", sentenceCase(j.phrase(x.That).stayed(x.Op)), plural(sc.known, "sample"), j.seconds(w.to-w.from))
 	return r
 }
 
@@ -240,7 +240,9 @@ func (j *judging) atLeastOnce(x scenario.Expectation, w window) Result {
 	if u, ok := j.undecided(x, r, sc); !ok {
 		return u
 	}
-	r = j.measured(r, sc)
+	if !math.IsNaN(sc.worst.Value) {
+		r = j.compared(r, sc.worst)
+	}
 	r.Verdict = Fail
 	r.Sentence = fmt.Sprintf("%s was never true in %d samples over %s%s.", sentenceCase(j.show(x.That.String())), sc.known, j.seconds(w.to-w.from), j.worst(r))
 	return r
@@ -254,7 +256,7 @@ func (j *judging) that(x scenario.Expectation, w window) Result {
 	}
 	p := x.That.Over(j.env, from, w.to)
 	r := j.compared(w.result(), p)
-	if x.That.Sampled() && p.Truth != predicate.False && j.holed(w) {
+	if p.Truth != predicate.False && j.holed(x.That, w) {
 		r.Hole = true
 		return unknown(r, fmt.Sprintf("%s may have changed unseen: the samples have a hole longer than %s.", sentenceCase(j.show(x.That.String())), j.seconds(j.rec.MaxGapNs)))
 	}
@@ -270,15 +272,19 @@ func (j *judging) that(x scenario.Expectation, w window) Result {
 	return r
 }
 
-// holed reports whether the samples of a window leave a stretch longer than max_gap unobserved.
-func (j *judging) holed(w window) bool {
+// holed reports whether the samples of a window leave a stretch longer than max_gap unobserved that the
+// predicate depends on: at the ends for anything sampled, inside for what follows a gauge.
+func (j *judging) holed(x *predicate.Expr, w window) bool {
+	if !x.Sampled() {
+		return false
+	}
 	prev := w.from
 	for k := w.first; k <= w.last; k++ {
-		if at := j.rec.Samples[k].ReceivedNs; at-prev > j.rec.MaxGapNs {
+		at := j.rec.Samples[k].ReceivedNs
+		if at-prev > j.rec.MaxGapNs && (k == w.first || x.Tracks()) {
 			return true
-		} else {
-			prev = at
 		}
+		prev = at
 	}
 	return w.to-prev > j.rec.MaxGapNs
 }

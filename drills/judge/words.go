@@ -131,6 +131,13 @@ func (j *judging) traffic(x *predicate.Expr, from, to int64) string {
 	return fmt.Sprintf("; %d requests were sent to it, %d failed", sent, failed)
 }
 
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
 // interval prints a measured time with its uncertainty: `2.1 s (2.0-2.2)`, or `< 0.1 s` below one period,
 // where more digits would be invented.
 func (j *judging) interval(point, low, high int64) string {

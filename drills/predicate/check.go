@@ -79,6 +79,21 @@ func (e *Expr) Sampled() bool {
 	return found
 }
 
+// Tracks reports whether the predicate reduces a gauge over the samples of a window, so that a hole inside
+// the window matters and not only one at its ends. A counter's increase does not care how it came about.
+func (e *Expr) Tracks() bool {
+	found := false
+	walk(e.root, func(n node) {
+		c, ok := n.(*call)
+		if !ok || c.arg == nil || isStream(c) || c.name == "abs" {
+			return
+		}
+		name := strings.TrimPrefix(c.name, steadyPrefix)
+		found = found || name == "mean" || (!hasBare(c.arg) && (name == "max" || name == "min"))
+	})
+	return found
+}
+
 func walk(n node, visit func(node)) {
 	visit(n)
 	switch n := n.(type) {

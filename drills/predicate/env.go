@@ -52,9 +52,9 @@ func (e *Env) Worker(ref string) string {
 	return ref
 }
 
-// LoadStart is the instant from which live counters and streams count: the first mark LOAD.start, else the
+// loadStart is the instant from which live counters and streams count: the first mark LOAD.start, else the
 // first scheduled send, else the first sample.
-func (e *Env) LoadStart() int64 {
+func (e *Env) loadStart() int64 {
 	start := int64(math.MaxInt64)
 	for _, r := range e.rec.Requests {
 		if m, ok := e.marks[r.Load+".start"]; ok {
@@ -172,4 +172,10 @@ func (e *Env) openAt(worker string, at record.Interval) float64 {
 		}
 	}
 	return float64(n)
+}
+
+// Samples are the indices of the first and last sample that lie wholly in [from, to]; first > last when
+// there is none.
+func (e *Env) Samples(from, to int64) (first, last int) {
+	return e.firstSample(from), e.lastSample(to)
 }

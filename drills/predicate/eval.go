@@ -51,7 +51,7 @@ type Result struct {
 // Live evaluates at the newest sample; streams and counters count since the load began. `at:` and
 // `steady.require` are decided by it while a run goes on.
 func (x *Expr) Live(e *Env) Result {
-	return x.At(e, len(e.rec.Samples)-1, e.LoadStart())
+	return x.At(e, len(e.rec.Samples)-1, e.loadStart())
 }
 
 // At evaluates at sample k; streams and counters count from the instant from up to that sample.
@@ -435,7 +435,10 @@ func (ev evaluator) share(stream, worker string, all, mine []event) value {
 }
 
 func summary(name, stream string, events []event) value {
-	need := max(1, quantiles[name].min)
+	need := quantiles[name].min
+	if len(events) == 0 {
+		return unknown("the window has no value of %s", stream)
+	}
 	if len(events) < need {
 		return unknown("%s(%s) needs %d values and the window has %d", name, stream, need, len(events))
 	}

@@ -23,6 +23,7 @@ const (
 	stripH     = 74.0
 	rowHeight  = 34.0 // one expectation: its text and its bracket
 	charWidth  = 6.3  // of 11.5 px text, to keep labels apart
+	legendChar = 5.6  // the same text, set closer
 )
 
 // maxTicks bounds the request ticks and dots of a picture; above it, requests that succeeded are thinned
@@ -104,6 +105,7 @@ type bracket struct {
 	Class            string
 	Title            string
 	BoundX           float64 // 0 when the bound is no instant
+	Bound            string
 	Sign             string
 }
 
@@ -468,9 +470,9 @@ func brackets(r Run, s scale, y float64) ([]bracket, float64) {
 			b.X0, b.X1 = s.x(e.FromNs), max(s.x(e.ToNs), s.x(e.FromNs)+2)
 		}
 		if e.Bound != nil && e.Unit == "s" && e.FromNs != 0 && isAfter(r, e.ID) {
-			b.BoundX = s.x(e.FromNs + int64(*e.Bound*1e9))
+			b.BoundX, b.Bound = s.x(e.FromNs+int64(*e.Bound*1e9)), "bound "+judge.Number(*e.Bound, e.Unit)
 		}
-		if b.Value == "" {
+		if b.Value == "" || e.Verdict == judge.Unknown {
 			b.Value = string(e.Verdict)
 		}
 		b.Anchor, b.TextX = "start", b.X0
@@ -515,7 +517,7 @@ func legends() []legend {
 	x := gutter
 	for i := range items {
 		items[i].X = x
-		x += 24 + charWidth*float64(len(items[i].Label)) + 8
+		x += 36 + legendChar*float64(len(items[i].Label))
 	}
 	return items
 }

@@ -49,6 +49,16 @@ func (b bracket) Path() string {
 func (b bracket) BoundTop() float64    { return b.Y - 6 }
 func (b bracket) BoundBottom() float64 { return b.Y + 6 }
 
+// BoundTextX and BoundTextY place the bound's words. A bracket that crosses the bound would strike them
+// through, so then they stand above it.
+func (b bracket) BoundTextX() float64 { return b.BoundX + 6 }
+func (b bracket) BoundTextY() float64 {
+	if b.X1 > b.BoundX {
+		return b.TextY
+	}
+	return b.Y + 4
+}
+
 // Line says that a legend entry is a tick, not a block.
 func (l legend) Line() bool { return len(l.Class) > 4 && l.Class[:4] == "req-" }
 

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -36,16 +37,18 @@ const (
 
 // checker holds what the parts of a scenario say about each other.
 type checker struct {
-	d      *decoder
-	root   *object
-	s      *Scenario
-	marks  map[string]order
+	d     *decoder
+	root  *object
+	s     *Scenario
+	marks map[string]order
+	// all holds every mark of the file, also those that have not come where a reference stands.
+	all    map[string]bool
 	scope  predicate.Scope
 	seenID map[string]bool
 }
 
 func newChecker(d *decoder, root *object, s *Scenario) *checker {
-	c := &checker{d: d, root: root, s: s, marks: map[string]order{}, seenID: map[string]bool{}}
+	c := &checker{d: d, root: root, s: s, marks: map[string]order{}, all: map[string]bool{}, seenID: map[string]bool{}}
 	c.scope = predicate.Scope{Workers: s.Fleet.Workers, Ranks: 1}
 	return c
 }
@@ -60,6 +63,7 @@ func (c *checker) run() {
 		c.mark(c.s.Loads[i].ID+".end", orderLoadEnd)
 	}
 	c.timelineIDs()
+	c.announce()
 	c.steady()
 	c.timeline()
 	c.settle()
@@ -67,6 +71,31 @@ func (c *checker) run() {
 	c.expectations()
 	c.controls()
 	c.targets()
+}
+
+// announce lists every mark that the file can have, so that a reference to a later one is told from a
+// reference to nothing.
+func (c *checker) announce() {
+	for _, st := range c.s.Timeline {
+		switch {
+		case st.Fault != nil && st.Fault.Heal != nil:
+			c.all[st.Fault.ID+".heal"], c.all[st.Fault.ID+".healed"] = true, true
+			fallthrough
+		case st.Fault != nil:
+			c.all[st.Fault.ID+".inject"], c.all[st.Fault.ID+".effective"] = true, true
+		case st.Wait != nil:
+			c.all[st.Wait.ID+".start"], c.all[st.Wait.ID+".end"] = true, true
+		}
+	}
+	c.all["settle.start"], c.all["settle.end"] = true, true
+	for _, x := range c.s.Expect {
+		if x.Op == OpAfter || x.Op == OpAtLeastOnce {
+			c.all[x.ID+".seen"] = true
+		}
+	}
+	for name := range c.marks {
+		c.all[name] = true
+	}
 }
 
 // nodes are the elements of a top-level list.
@@ -260,7 +289,7 @@ func (c *checker) ordered(n *yaml.Node, r predicate.Range) {
 	if !ok1 || !ok2 {
 		return
 	}
-	if from > to {
+	if from > to && span(r.From) >= span(r.To) {
 		c.d.fail(n, "the window %s ends before it begins", r)
 		return
 	}
@@ -291,20 +320,28 @@ func (c *checker) markRef(n *yaml.Node, m predicate.Mark) {
 	if err == nil {
 		return
 	}
-	if _, later := c.marks[m.Name]; later {
-		c.d.failAt(n.Line, columnIn(n, m.Col), "mark %q comes only later in the run", m.Name)
-		return
-	}
-	if strings.HasSuffix(m.Name, ".healed") || strings.HasSuffix(m.Name, ".heal") {
-		id, _, _ := strings.Cut(m.Name, ".")
-		if slices.Contains(c.scope.Faults, id) {
-			c.d.failAt(n.Line, columnIn(n, m.Col), "mark %q never comes: fault %s is not healed", m.Name, id)
-			return
-		}
-	}
-	c.d.failAt(n.Line, columnIn(n, m.Col), "%s", err.Msg)
+	c.d.failAt(n.Line, columnIn(n, m.Col), "%s", c.whyNot(m.Name, err.Msg))
 }
 
+// whyNot explains a mark that cannot be named here; msg is the explanation when nothing better is known.
+func (c *checker) whyNot(name, msg string) string {
+	id, what, _ := strings.Cut(name, ".")
+	switch {
+	case c.all[name] && what == "seen":
+		return fmt.Sprintf("expectation %s stands further down: a rule may name only those above it", id)
+	case c.all[name]:
+		return fmt.Sprintf("mark %q comes only later in the run", name)
+	case (what == "heal" || what == "healed") && slices.Contains(c.scope.Faults, id):
+		return fmt.Sprintf("mark %q never comes: fault %s is not healed", name, id)
+	case what == "seen" && c.hasExpectation(id):
+		return fmt.Sprintf("mark %q never comes: only after and at_least_once see something", name)
+	}
+	return msg
+}
+
+func (c *checker) hasExpectation(id string) bool {
+	return slices.ContainsFunc(c.s.Expect, func(x Expectation) bool { return x.ID == id })
+}
 func (c *checker) predicate(n *yaml.Node, x *predicate.Expr) {
 	if x == nil {
 		return

@@ -140,9 +140,9 @@ func (d *decoder) scenario(root *yaml.Node) *Scenario {
 	}
 	s.Topology = d.only(o.get("topology"), "topology", "direct", "relay")
 	s.Place = d.only(o.get("place"), "place", "process", "netns", "docker", "attach", "sim")
-	d.list(o.need("load"), "load", func(n *yaml.Node) { s.Loads = append(s.Loads, d.load(n)) })
+	d.some(o.need("load"), "load", "a fleet without requests shows nothing", func(n *yaml.Node) { s.Loads = append(s.Loads, d.load(n)) })
 	d.list(o.get("timeline"), "timeline", func(n *yaml.Node) { s.Timeline = append(s.Timeline, d.step(n)) })
-	d.list(o.need("expect"), "expect", func(n *yaml.Node) { s.Expect = append(s.Expect, d.expectation(n)) })
+	d.some(o.need("expect"), "expect", "a drill that expects nothing cannot fail", func(n *yaml.Node) { s.Expect = append(s.Expect, d.expectation(n)) })
 	newChecker(d, o, s).run()
 	return s
 }

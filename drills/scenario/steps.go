@@ -38,8 +38,8 @@ var kinds = []kind{
 	{"clients", false, true},
 }
 
-// Kinds lists the fault kinds that can be injected.
-func Kinds() []string {
+// supportedKinds lists the fault kinds that can be injected.
+func supportedKinds() []string {
 	var out []string
 	for _, k := range kinds {
 		if k.supported {
@@ -57,7 +57,7 @@ func (d *decoder) kind(n *yaml.Node) (kind, bool) {
 		return kinds[i], true
 	}
 	if i >= 0 {
-		d.fail(n, "fault %s is not supported yet; supported are %s", name, strings.Join(Kinds(), ", "))
+		d.fail(n, "fault %s is not supported yet; supported are %s", name, strings.Join(supportedKinds(), ", "))
 		return kind{}, false
 	}
 	var all []string
