@@ -124,6 +124,11 @@ func (c *cursor) live(now int64, m message) {
 	}
 	m.live = true
 	switch {
+	case (c.ask.why == forStart || c.ask.why == forReconnect) && m.seq <= c.liveLast && !c.held.has(m):
+		// What waits on this connection hangs on nothing yet that it brought itself: a reordered batch
+		// cannot be told from a restarted publisher's.
+		c.contradiction("the stream ran backwards", m.seq)
+		return
 	case c.begun && m.seq <= c.last:
 		c.below(now, m)
 		return
@@ -213,10 +218,6 @@ func (c *cursor) hold(now int64, m message) {
 		return
 	case there:
 		c.contradiction("two payloads under one number", m.seq)
-		return
-	case c.last < 0 && m.seq <= c.liveLast:
-		// Nothing is applied yet that could tell a reordered batch from a restarted publisher's.
-		c.contradiction("the stream ran backwards", m.seq)
 		return
 	}
 	c.contact(now)

@@ -34,6 +34,12 @@ func (h *held) find(seq int64) (at int, there bool) {
 	return at, h.list[at].seq == seq
 }
 
+// has reports whether this very batch is here.
+func (h *held) has(m message) bool {
+	at, there := h.find(m.seq)
+	return there && h.list[at].hash == m.hash
+}
+
 // put inserts m at the place that find gave, unless the bounds forbid it.
 func (h *held) put(at int, m message) bool {
 	if len(h.list) >= maxHeld || h.bytes+len(m.payload) > maxHeldBytes {

@@ -340,7 +340,6 @@ func (a *ask) tick(c *cursor, now int64) {
 	case a.open && now >= a.heardAt+replayIdle:
 		a.open = false
 		c.do(action{kind: doCancel})
-		c.drain()
 		c.unanswered(now, 0)
 	}
 }
