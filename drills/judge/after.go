@@ -125,6 +125,7 @@ func (j *judging) borderline(r Result, ok bool) Result {
 	return r
 }
 
+// borderlineNote says that the point decided, so that nobody takes such a verdict for a clear one.
 func borderlineNote(r Result) string {
 	if !r.Borderline {
 		return ""
@@ -158,6 +159,7 @@ func (j *judging) neverSeen(x scenario.Expectation, r Result, m record.Interval,
 	return r
 }
 
+// unknown keeps what was measured and takes only the verdict away.
 func unknown(r Result, sentence string) Result {
 	r.Verdict, r.Sentence = Unknown, sentence
 	return r

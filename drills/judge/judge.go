@@ -54,6 +54,8 @@ func (j *judging) expectation(x scenario.Expectation) Result {
 	return r
 }
 
+// operator decides a rule whose marks have all come. A window is checked before its rule: an empty one
+// would make every `always` true.
 func (j *judging) operator(x scenario.Expectation) Result {
 	if x.Op == scenario.OpAfter {
 		return j.after(x)
@@ -91,6 +93,7 @@ func (j *judging) prerequisites(x scenario.Expectation) (Result, bool) {
 	return Result{}, true
 }
 
+// marksOf lists the marks that a rule cannot be decided without.
 func marksOf(x scenario.Expectation) []string {
 	var out []string
 	for _, m := range []predicate.Mark{x.After, x.Over.From, x.Over.To} {
@@ -128,6 +131,7 @@ func (j *judging) gates() []record.Gate {
 // faultGate is the prefix of the gates that say whether a fault happened.
 const faultGate = "fault "
 
+// faultGate holds when the lab saw the fault act; the newest evidence says how.
 func (j *judging) faultGate(f *scenario.Fault) record.Gate {
 	g := record.Gate{Name: faultGate + f.ID, Detail: "it was never injected"}
 	for _, r := range j.rec.Faults {

@@ -27,6 +27,7 @@ func (j *judging) window(r predicate.Range) (window, bool) {
 	return w, w.to > w.from && w.first <= w.last
 }
 
+// result starts a result that shows the window; a rule that decides at one sample narrows it.
 func (w window) result() Result { return Result{FromNs: w.from, ToNs: w.to, DecidedNs: w.to} }
 
 // streak is a run of samples at which a rule did not hold. It lasted between low and high; point is the
@@ -97,6 +98,8 @@ func (j *judging) at(x scenario.Expectation, w window, k int) (predicate.Result,
 	return x.That.Over(j.env, end-int64(x.Window), end), true
 }
 
+// keepWorst keeps the comparison that came closest to breaking the rule, or broke it most: the one figure
+// that says how much room there was.
 func (sc *scan) keepWorst(r predicate.Result, want predicate.Truth) {
 	if want == predicate.False {
 		r.Margin = -r.Margin
@@ -309,6 +312,7 @@ func (j *judging) compared(r Result, p predicate.Result) Result {
 	return r
 }
 
+// comparisonSentence gives both sides of a comparison as numbers; a computed bound is explained.
 func (j *judging) comparisonSentence(x scenario.Expectation, r Result, w window) string {
 	left, op, right, literal, ok := x.That.Comparison()
 	if !ok || r.Value == nil {

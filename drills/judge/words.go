@@ -149,6 +149,7 @@ func (j *judging) interval(point, low, high int64) string {
 	return fmt.Sprintf("%s s (%s-%s)", f(point), f(low), f(high))
 }
 
+// seconds prints a time with the digits that sampling supports.
 func (j *judging) seconds(v int64) string {
 	return strconv.FormatFloat(float64(v)/1e9, 'f', j.decimals(), 64) + " s"
 }
@@ -174,6 +175,7 @@ func Number(v float64, unit string) string {
 	return trimmed(v)
 }
 
+// trimmed drops zeros that say nothing, and the sign of a zero.
 func trimmed(v float64) string {
 	s := strconv.FormatFloat(v, 'f', 3, 64)
 	s = strings.TrimRight(strings.TrimRight(s, "0"), ".")

@@ -2,6 +2,7 @@ package predicate
 
 import "math"
 
+// unary negates. A negated condition keeps its comparison and turns the margin round.
 func (ev evaluator) unary(n *unary) value {
 	v := ev.node(n.x)
 	if n.op == "not" {
@@ -13,6 +14,7 @@ func (ev evaluator) unary(n *unary) value {
 	return v
 }
 
+// absolute is |v|. An interval across zero begins at zero.
 func absolute(v value) value {
 	switch {
 	case v.hi <= 0:
@@ -23,6 +25,8 @@ func absolute(v value) value {
 	return v
 }
 
+// binary evaluates both sides always: or and and need the second side for the margin even when the first
+// decides.
 func (ev evaluator) binary(n *binary) value {
 	l, r := ev.node(n.l), ev.node(n.r)
 	switch n.level() {

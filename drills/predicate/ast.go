@@ -99,6 +99,7 @@ func (n *path) level() int   { return lvPrimary }
 func (n *call) level() int   { return lvPrimary }
 func (n *moment) level() int { return lvPostfix }
 
+// level of `not` is weaker than a comparison, that of a minus stronger than a product.
 func (n *unary) level() int {
 	if n.op == "not" {
 		return lvNot

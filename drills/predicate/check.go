@@ -35,85 +35,11 @@ func (m Mark) CheckMark(s Scope) *Error {
 	return &Error{m.Col, fmt.Sprintf("unknown mark %q%s", m.Name, Suggest(m.Name, s.Marks))}
 }
 
-// Marks lists the marks that a predicate names, without duplicates, in source order. steady.p99(x) needs
-// both ends of the steady window.
-func (e *Expr) Marks() []string {
-	var out []string
-	add := func(name string) {
-		if !slices.Contains(out, name) {
-			out = append(out, name)
-		}
-	}
-	walk(e.root, func(n node) {
-		switch n := n.(type) {
-		case *moment:
-			if n.worker == nil {
-				add(n.mark.Name)
-			}
-		case *call:
-			if strings.HasPrefix(n.name, steadyPrefix) {
-				add("steady.start")
-				add("steady.end")
-			}
-		}
-	})
-	return out
-}
-
-// Sampled reports whether the predicate reads samples, as opposed to requests and links alone: a hole in
-// the samples can then hide something from it.
-func (e *Expr) Sampled() bool {
-	found := false
-	check := func(name string) {
-		s, ok := catalogue[name]
-		found = found || name == "fair_share" || (ok && s.Kind != KindStream && (!s.derived || name == "hung_streams"))
-	}
-	walk(e.root, func(n node) {
-		switch n := n.(type) {
-		case *path:
-			check(n.name)
-		case *call:
-			check(n.name)
-		}
-	})
-	return found
-}
-
-// Tracks reports whether the predicate reduces a gauge over the samples of a window, so that a hole inside
-// the window matters and not only one at its ends. A counter's increase does not care how it came about.
-func (e *Expr) Tracks() bool {
-	found := false
-	walk(e.root, func(n node) {
-		c, ok := n.(*call)
-		if !ok || c.arg == nil || isStream(c) || c.name == "abs" {
-			return
-		}
-		name := strings.TrimPrefix(c.name, steadyPrefix)
-		found = found || name == "mean" || (!hasBare(c.arg) && (name == "max" || name == "min"))
-	})
-	return found
-}
-
-func walk(n node, visit func(node)) {
-	visit(n)
-	switch n := n.(type) {
-	case *call:
-		if n.arg != nil {
-			walk(n.arg, visit)
-		}
-	case *unary:
-		walk(n.x, visit)
-	case *binary:
-		walk(n.l, visit)
-		walk(n.r, visit)
-	case *moment:
-		walk(n.x, visit)
-	}
-}
-
 // steadyPrefix makes a reducer range over the steady window.
 const steadyPrefix = "steady."
 
+// typKind is what a node yields. typBad stands for a mistake already reported, and fits everywhere, so that
+// one slip gives one message.
 type typKind int
 
 const (
@@ -145,6 +71,7 @@ func (t typ) String() string {
 	return "a number"
 }
 
+// checker collects every mistake of one predicate.
 type checker struct {
 	scope Scope
 	errs  []*Error
@@ -174,6 +101,7 @@ func (c *checker) node(n node, lifted bool) typ {
 	return typ{}
 }
 
+// path types a bare name: legal for what exists once, or for a per-worker series inside a lift.
 func (c *checker) path(n *path, lifted bool) typ {
 	if n.name == "fair_share" {
 		return typ{kind: typNum}
@@ -202,6 +130,7 @@ func seriesType(s Series) typ {
 	return typ{kind: typNum, unit: s.Unit, series: s}
 }
 
+// call types name(...): a function, or a series of one worker.
 func (c *checker) call(n *call, lifted bool) typ {
 	name := strings.TrimPrefix(n.name, steadyPrefix)
 	if slices.Contains(functions, name) {
@@ -230,8 +159,6 @@ func (c *checker) call(n *call, lifted bool) typ {
 	}
 	return seriesType(s)
 }
-
-func isPath(n node) bool { _, ok := n.(*path); return ok }
 
 // worker checks a reference against the fleet's size and the faults' ids.
 func (c *checker) worker(w *workerRef) {
@@ -316,18 +243,7 @@ func (c *checker) lift(n *call, name string) typ {
 	return typ{kind: typNum, unit: t.unit}
 }
 
-func exprString(n node) string { return (&Expr{n}).String() }
-
-// streamOf is the stream that a call reduces, if its argument is one.
-func streamOf(n *call) (Series, bool) {
-	name := n.of
-	if p, ok := n.arg.(*path); ok {
-		name = p.name
-	}
-	s, ok := catalogue[name]
-	return s, ok && s.Kind == KindStream
-}
-
+// reducer checks that a stream is reduced in a way that its values allow: a failure has no p99.
 func (c *checker) reducer(n *call, name string, s Series) typ {
 	if n.worker != nil {
 		c.worker(n.worker)
@@ -347,24 +263,6 @@ func (c *checker) reducer(n *call, name string, s Series) typ {
 		return c.fail(n.at, "%s has no size to take the %s of: use count, rate or share", s.Name, name)
 	}
 	return typ{kind: typNum, unit: s.Unit}
-}
-
-// hasBare reports whether a per-worker series stands without its worker, outside of an inner lift.
-func hasBare(n node) bool {
-	switch n := n.(type) {
-	case *path:
-		s, ok := catalogue[n.name]
-		return ok && s.Per != PerFleet
-	case *call:
-		return n.name == "abs" && n.arg != nil && hasBare(n.arg)
-	case *unary:
-		return hasBare(n.x)
-	case *binary:
-		return hasBare(n.l) || hasBare(n.r)
-	case *moment:
-		return hasBare(n.x)
-	}
-	return false
 }
 
 // number requires a numeric operand.
@@ -390,6 +288,7 @@ func (c *checker) unary(n *unary, lifted bool) typ {
 	return c.number(n.x, lifted)
 }
 
+// binary types an operator; both sides are always checked, so that all mistakes show at once.
 func (c *checker) binary(n *binary, lifted bool) typ {
 	switch n.level() {
 	case lvOr, lvAnd:
@@ -438,6 +337,7 @@ func (c *checker) words(n *binary, lifted bool) bool {
 	return true
 }
 
+// word checks the other side of `veto(w3) == dead` against the closed list, where there is one.
 func (c *checker) word(n node, s Series) {
 	p, ok := n.(*path)
 	if !ok {
@@ -449,20 +349,8 @@ func (c *checker) word(n node, s Series) {
 	}
 }
 
-// textSeries is the word series that a node reads, bare, with a worker or at a mark.
-func textSeries(n node) (Series, bool) {
-	var s Series
-	switch n := n.(type) {
-	case *path:
-		s = catalogue[n.name]
-	case *call:
-		s = catalogue[n.name]
-	case *moment:
-		return textSeries(n.x)
-	}
-	return s, s.Text
-}
-
+// sameUnit refuses to compare or add different dimensions: 5 beside a duration may mean 5 s or 5 ms, and a
+// guess would be wrong by a thousand.
 func (c *checker) sameUnit(n *binary, l, r typ) {
 	if l.kind == typBad || r.kind == typBad || l.any || r.any || l.unit == r.unit {
 		return
@@ -489,6 +377,7 @@ func (c *checker) product(n *binary, l, r typ) typ {
 	return c.fail(n.at, "%s %s %s makes no sense", l, n.op, r)
 }
 
+// moment checks a mark or an excepted worker. A random mark would make one rule mean two things.
 func (c *checker) moment(n *moment, lifted bool) typ {
 	if n.worker != nil {
 		c.worker(n.worker)

@@ -45,6 +45,7 @@ const (
 	tokOp
 )
 
+// token is one word of a predicate with its place.
 type token struct {
 	kind tokenKind
 	at   int
@@ -96,6 +97,7 @@ func lex(src string) ([]token, error) {
 	return append(out, token{kind: tokEOF, at: len(src)}), nil
 }
 
+// lexOp reads an operator and explains the ones that other languages have.
 func lexOp(src string, i int) (string, error) {
 	for _, op := range operators {
 		if strings.HasPrefix(src[i:], op) {
@@ -131,6 +133,7 @@ func lexName(src string, i int) token {
 	return token{kind: kind, at: i, text: src[i:end]}
 }
 
+// identEnd is where an identifier ends; see lexName for the minus.
 func identEnd(src string, i int) int {
 	for i < len(src) && (isLetter(src[i]) || isDigit(src[i]) || (src[i] == '-' && i+1 < len(src) && (isLetter(src[i+1]) || isDigit(src[i+1])))) {
 		i++
@@ -160,6 +163,8 @@ func lexNumber(src string, i int) (token, error) {
 	return withUnit(t, v, src[digits:end])
 }
 
+// withUnit turns a number and its unit into the base unit. time.ParseDuration reads the whole text, which
+// also covers compounds.
 func withUnit(t token, v float64, unit string) (token, error) {
 	t.num = v
 	if unit == "" {

@@ -70,6 +70,7 @@ func newParser(src string) (*parser, error) {
 
 func (p *parser) peek() token { return p.toks[p.i] }
 
+// next consumes a token; the end stays, so that looking ahead is always safe.
 func (p *parser) next() token {
 	t := p.toks[p.i]
 	if t.kind != tokEOF {
@@ -108,6 +109,7 @@ func (p *parser) enter() error {
 	return nil
 }
 
+// or is where nesting comes back to: parentheses and arguments all pass here, so the depth is counted here.
 func (p *parser) or() (node, error) {
 	if err := p.enter(); err != nil {
 		return nil, err
@@ -118,6 +120,7 @@ func (p *parser) or() (node, error) {
 
 func (p *parser) and() (node, error) { return p.chain(p.not, "and") }
 
+// not takes one comparison, as the grammar says: `not a == b` negates the comparison.
 func (p *parser) not() (node, error) {
 	at := p.peek().at
 	if !p.accept("not") {
@@ -130,6 +133,8 @@ func (p *parser) not() (node, error) {
 	return &unary{at: at, op: "not", x: x}, nil
 }
 
+// cmp does not chain: `a < b < c` is an error, not a comparison of a truth with c. Longer operators are
+// tried first.
 func (p *parser) cmp() (node, error) {
 	l, err := p.sum()
 	if err != nil {
@@ -186,6 +191,7 @@ func (p *parser) unary() (node, error) {
 	return &unary{at: at, op: "-", x: x}, nil
 }
 
+// postfix binds at, since and except to the value before them, the nearest first.
 func (p *parser) postfix() (node, error) {
 	x, err := p.primary()
 	if err != nil {
@@ -327,6 +333,7 @@ func (p *parser) durationFollows() bool {
 	return (t.kind == tokNumber && t.unit == UnitTime) || (t.kind == tokIdent && t.text == "uniform")
 }
 
+// offset parses a duration or a uniform draw; durationFollows has seen that one of them is there.
 func (p *parser) offset() (Offset, error) {
 	if !p.accept("uniform") {
 		d := p.next().dur

@@ -69,6 +69,7 @@ func Read(dir string) (*Record, error) {
 	return r, nil
 }
 
+// writeLines writes one JSON value a line. The error of Close counts: a full disk may show only there.
 func writeLines[T any](dir, name string, rows []T) (err error) {
 	f, err := os.Create(filepath.Join(dir, name))
 	if err != nil {
@@ -92,6 +93,7 @@ func writeLines[T any](dir, name string, rows []T) (err error) {
 	return nil
 }
 
+// readLines names file and line of what it cannot decode; a run folder may have been edited by hand.
 func readLines[T any](dir, name string, rows *[]T) error {
 	f, err := os.Open(filepath.Join(dir, name))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -48,6 +48,7 @@ type evidenceRow struct {
 	At, What string
 }
 
+// writeHTML prints the page around a picture that was laid out already.
 func writeHTML(w io.Writer, r Run, p picture) error {
 	t, err := templates()
 	if err != nil {
@@ -68,6 +69,7 @@ func writeHTML(w io.Writer, r Run, p picture) error {
 	return t.ExecuteTemplate(w, "page.tmpl", d)
 }
 
+// rowOf words one result for the table; what it does not have is a dash.
 func rowOf(e judge.Result) row {
 	r := row{Result: e, Sign: sign(e.Verdict), BoundText: "–", MarginText: "–", Interval: "–"}
 	if e.Bound != nil {

@@ -63,6 +63,7 @@ func WriteJUnit(w io.Writer, drills []judge.Drill) error {
 	return err
 }
 
+// suite adds a case for the run itself when it is red and none of its expectations is.
 func suite(d judge.Drill) junitSuite {
 	s := junitSuite{Name: d.Name, Properties: []junitProperty{
 		{"verdict", string(d.Verdict)}, {"seed", fmt.Sprint(d.Seed)}, {"target", d.Target}, {"run_dir", d.RunDir}}}

@@ -47,6 +47,7 @@ func writeText(w io.Writer, r Run) error {
 	return err
 }
 
+// zeroName is the mark that times count from.
 func zeroName(rec *record.Record) string {
 	for _, m := range rec.Marks {
 		if m.Hi == origin(rec) {

@@ -107,6 +107,7 @@ func (c *checker) nodes(key string) []*yaml.Node {
 	return n.Content
 }
 
+// mark registers a mark; a step without a readable id has none.
 func (c *checker) mark(name string, at order) {
 	if !strings.HasPrefix(name, ".") {
 		c.marks[name] = at
@@ -153,6 +154,8 @@ func (c *checker) timelineIDs() {
 	}
 }
 
+// steady checks what is required before any fault. The requirements that parsed are matched with their nodes
+// only when all did; otherwise the parse errors are report enough.
 func (c *checker) steady() {
 	n := c.root.get("steady")
 	if n == nil {
@@ -179,6 +182,7 @@ func (c *checker) before(at order) []string {
 	return out
 }
 
+// timeline walks the steps in order, so that each sees the marks of those before it.
 func (c *checker) timeline() {
 	for i, n := range c.nodes("timeline") {
 		at := orderTimeline + order(i)*orderStep
@@ -195,6 +199,7 @@ func (c *checker) timeline() {
 	}
 }
 
+// fault checks the trigger before it adds the marks that only the trigger brings about.
 func (c *checker) fault(n *yaml.Node, f *Fault, at order) {
 	trigger := child(n, "at")
 	from := trigger
@@ -238,6 +243,7 @@ func (c *checker) settle() {
 		Offsets: []predicate.Offset{{Lo: length, Hi: length}}}}})
 }
 
+// loads may refer to any mark of the timeline, since they run beside it.
 func (c *checker) loads() {
 	c.scope.Marks = c.before(orderLoadEnd)
 	for i, n := range c.nodes("load") {
@@ -351,6 +357,7 @@ func (c *checker) predicate(n *yaml.Node, x *predicate.Expr) {
 	}
 }
 
+// controls must be handicaps that the gateway has: a control that does nothing proves nothing.
 func (c *checker) controls() {
 	n := c.root.get("control")
 	for i, h := range c.s.Control {

@@ -117,6 +117,7 @@ func (d *decoder) plain(n *yaml.Node, depth int) bool {
 var topKeys = []string{"version", "name", "summary", "tags", "source", "topology", "place", "fleet", "gateway", "load",
 	"observe", "steady", "timeline", "expect", "control", "repeat", "budget"}
 
+// scenario decodes the parts in any order and then checks what they say about each other.
 func (d *decoder) scenario(root *yaml.Node) *Scenario {
 	o := d.object(root, "a scenario", topKeys, "relay", "symptom")
 	if root.Kind != yaml.MappingNode {
@@ -196,6 +197,7 @@ func (d *decoder) gateway(n *yaml.Node) Gateway {
 	return g
 }
 
+// observe defaults max_gap to three periods: two late samples are noise, three are a hole.
 func (d *decoder) observe(n *yaml.Node) Observe {
 	o := d.object(n, "observe", []string{"period", "max_gap"})
 	out := Observe{Period: d.duration(o.get("period"), 10*time.Millisecond, 100*time.Millisecond)}
@@ -206,6 +208,7 @@ func (d *decoder) observe(n *yaml.Node) Observe {
 	return out
 }
 
+// steady defaults to the values of the release matrix.
 func (d *decoder) steady(n *yaml.Node) Steady {
 	o := d.object(n, "steady", []string{"hold", "timeout", "require"})
 	s := Steady{

@@ -76,6 +76,8 @@ func suggestAmong(word string, all []string) string {
 	return ": it is one of " + strings.Join(all, ", ")
 }
 
+// load decodes one load. A key that is not supported yet must not be followed by a complaint that its
+// replacement is missing.
 func (d *decoder) load(n *yaml.Node) Load {
 	o := d.object(n, "a load", []string{"id", "synth", "to", "start", "stop", "seed", "overload"}, "trace", "abort", "phases")
 	l := Load{
@@ -91,6 +93,7 @@ func (d *decoder) load(n *yaml.Node) Load {
 	return l
 }
 
+// synth decodes generated requests.
 func (d *decoder) synth(n *yaml.Node) Synth {
 	o := d.object(n, "synth", []string{"rate", "input", "output", "heads", "head_tokens", "new_prefix", "hits_only"},
 		"concurrency", "sessions", "trickle")
@@ -124,6 +127,7 @@ func (d *decoder) seed(n *yaml.Node) Seed {
 	return Seed{Value: v}
 }
 
+// step tells a fault from a wait by its first word, so that a mistake inside either keeps its own message.
 func (d *decoder) step(n *yaml.Node) Step {
 	if n.Kind == yaml.MappingNode {
 		for i := 0; i+1 < len(n.Content); i += 2 {
@@ -144,6 +148,7 @@ func (d *decoder) wait(n *yaml.Node) *Wait {
 	return &Wait{ID: d.id(o.need("wait")), Until: d.mark(o.need("until")), Line: n.Line}
 }
 
+// fault looks the kind up before anything else, because the other keys depend on it.
 func (d *decoder) fault(n *yaml.Node) *Fault {
 	f := &Fault{Line: n.Line}
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -169,6 +174,7 @@ func idOf(n *yaml.Node) string {
 	return ""
 }
 
+// faultOf decodes a fault of a known kind.
 func (d *decoder) faultOf(n *yaml.Node, k kind) *Fault {
 	o := d.object(n, "a "+k.name+" fault", []string{"fault", "id", "target", "at", "confirm", "heal"})
 	f := &Fault{Kind: k.name, ID: d.id(o.need("id")), Target: d.target(o.need("target")), At: d.at(o.need("at")), Line: n.Line}
@@ -231,6 +237,7 @@ func (d *decoder) heal(n *yaml.Node) *Heal {
 	return h
 }
 
+// expectation tells the two families of operators apart by the mark or window they start from.
 func (d *decoder) expectation(n *yaml.Node) Expectation {
 	o := d.object(n, "an expectation", []string{"id", "after", "within", "that", "hold", "over", "always", "never", "at_least_once", "allow", "window"})
 	x := Expectation{ID: d.id(o.need("id")), Line: n.Line}
@@ -247,6 +254,7 @@ func (d *decoder) expectation(n *yaml.Node) Expectation {
 	return x
 }
 
+// after decodes after/within/that/hold.
 func (d *decoder) after(o *object, x *Expectation) {
 	x.Op = OpAfter
 	x.After = d.mark(o.get("after"))
@@ -256,6 +264,7 @@ func (d *decoder) after(o *object, x *Expectation) {
 	o.refuse("belongs to over, not to after", "always", "never", "at_least_once", "allow", "window")
 }
 
+// over decodes the operators of a window, exactly one of which must be there.
 func (d *decoder) over(o *object, x *Expectation) {
 	x.Over = d.marks(o.get("over"))
 	x.Window = d.duration(o.get("window"), time.Millisecond, 0)

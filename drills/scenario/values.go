@@ -54,6 +54,7 @@ func (d *decoder) object(n *yaml.Node, what string, known []string, soon ...stri
 	return o
 }
 
+// add files one key of a mapping. A rejected key is remembered, so that it is not reported missing as well.
 func (o *object) add(key, value *yaml.Node, known, soon []string) {
 	name := key.Value
 	switch {
@@ -137,6 +138,7 @@ func validID(s string) bool {
 	return err == nil && m.Name == s+".x" && !strings.Contains(s, ".") && len(s) <= 64
 }
 
+// integer reads a whole number in [lo, hi]; def stands for a missing or wrong one.
 func (d *decoder) integer(n *yaml.Node, lo, hi, def int) int {
 	s, ok := d.scalar(n, "a whole number")
 	if !ok {
@@ -284,6 +286,7 @@ func (d *decoder) texts(n *yaml.Node, what string) []string {
 	return out
 }
 
+// predicate parses a condition; what it may refer to is checked later, when all marks are known.
 func (d *decoder) predicate(n *yaml.Node) *predicate.Expr {
 	s, ok := d.scalar(n, "a condition")
 	if !ok {
@@ -331,6 +334,8 @@ func (d *decoder) inside(n *yaml.Node, err error) {
 	d.failAt(n.Line, col, "%s", err)
 }
 
+// columnIn is the column of a byte inside a scalar: quotes come before the text, a block scalar starts on
+// another line.
 func columnIn(n *yaml.Node, offset int) int {
 	switch n.Style {
 	case yaml.LiteralStyle, yaml.FoldedStyle:

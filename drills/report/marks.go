@@ -1,0 +1,93 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+
+	"fleetdrill/drills/record"
+)
+
+// axis has a tick each 1, 2, 5, 10... seconds, at most fifteen.
+func axis(s scale, zero int64) []axisTick {
+	step := int64(1e9)
+	for i := 0; (s.to-s.from)/step > 15; i++ {
+		step = int64(1e9) * []int64{2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 36000}[min(i, 12)]
+		if i >= 12 {
+			break
+		}
+	}
+	var out []axisTick
+	first := zero + ((s.from-zero)/step)*step
+	for t := first; t <= s.to; t += step {
+		if t < s.from {
+			continue
+		}
+		label := fmt.Sprintf("%+d s", (t-zero)/1e9)
+		if t == zero {
+			label = "0"
+		}
+		out = append(out, axisTick{s.x(t), label})
+	}
+	return out
+}
+
+// markLabels stacks the names of marks so that none overlaps another.
+func markLabels(rec *record.Record, s scale, zero int64, y float64) ([]markLabel, float64) {
+	var out []markLabel
+	var ends []float64 // right end of the last label of each row
+	marks := slices.Clone(rec.Marks)
+	slices.SortStableFunc(marks, func(a, b record.Mark) int { return int(min(max(a.Hi-b.Hi, -1), 1)) })
+	for _, m := range marks {
+		if !s.has(m.Hi) {
+			continue
+		}
+		l := markLabel{X: s.x(m.Hi), Label: m.Name, Anchor: "start"}
+		w := charWidth*float64(len(m.Name)) + 10
+		l.TextX = l.X + 4
+		left := l.X
+		if l.X+w > width-margin {
+			l.Anchor, l.TextX, left = "end", l.X-4, l.X-w
+		}
+		row := slices.IndexFunc(ends, func(end float64) bool { return end <= left })
+		if row < 0 {
+			row = len(ends)
+			ends = append(ends, 0)
+		}
+		ends[row] = left + w
+		l.Y = y + labelRow*float64(row+1)
+		out = append(out, l)
+	}
+	return out, y + labelRow*float64(len(ends)) + 6
+}
+
+// faultBars draws each fault with the marks that it has; one that was never injected has none.
+func faultBars(rec *record.Record, s scale, zero int64, y float64) ([]faultBar, float64) {
+	var out []faultBar
+	for _, f := range rec.Faults {
+		from, ok := mark(rec, f.ID+".inject")
+		if !ok {
+			continue
+		}
+		b := faultBar{X: s.x(from.Lo), Y: y, Label: f.Kind + " " + f.Target, NotHealed: true, LabelAnchor: "end"}
+		end := s.to
+		for _, name := range []string{"inject", "effective", "heal", "healed"} {
+			m, ok := mark(rec, f.ID+"."+name)
+			if !ok {
+				continue
+			}
+			b.Points = append(b.Points, point{X: s.x(m.Hi), Y: y + 6, Class: "dot", Title: f.ID + "." + name + " at " + at(m.Hi, zero)})
+			if name == "healed" {
+				end, b.NotHealed = m.Hi, false
+			}
+		}
+		b.W = round(max(3, s.x(end)-b.X))
+		b.LabelX = b.X - 6
+		if b.X-gutter < charWidth*float64(len(b.Label)) {
+			b.LabelX, b.LabelAnchor = b.X+8, "start"
+		}
+		b.Title = fmt.Sprintf("%s: %s of %s", f.ID, f.Kind, f.Target)
+		out = append(out, b)
+		y += 20
+	}
+	return out, y
+}
