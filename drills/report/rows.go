@@ -59,10 +59,10 @@ func legends() []legend {
 	items := []legend{{Class: "up", Label: "routable"}, {Class: "danger", Label: "engine down, still routable"}, {Class: "down", Label: "engine down, out"},
 		{Class: "veto", Label: "vetoed"}, {Class: "absent", Label: "absent"}, {Class: "hole", Label: "no sample"},
 		{Class: "req-ok", Label: "request ok"}, {Class: "req-failed", Label: "failed"}, {Class: "req-attempt", Label: "failed attempt"}, {Class: "req-aborted", Label: "aborted"}, {Class: "req-open", Label: "open"}}
-	x := gutter
+	x := 10.0
 	for i := range items {
 		items[i].X = x
-		x += 36 + legendChar*float64(len(items[i].Label))
+		x += 32 + legendChar*float64(len(items[i].Label))
 	}
 	return items
 }
