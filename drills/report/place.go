@@ -51,7 +51,7 @@ func (b bracket) BoundBottom() float64 { return b.Y + 6 }
 
 // BoundTextX and BoundTextY place the bound's words. A bracket that crosses the bound would strike them
 // through, so then they stand above it.
-func (b bracket) BoundTextX() float64 { return b.BoundX + 6 }
+func (b bracket) BoundTextX() float64 { return round(b.BoundX + 6) }
 func (b bracket) BoundTextY() float64 {
 	if b.X1 > b.BoundX {
 		return b.TextY
@@ -63,5 +63,5 @@ func (b bracket) BoundTextY() float64 {
 func (l legend) Line() bool { return len(l.Class) > 4 && l.Class[:4] == "req-" }
 
 // MidX and TextX place a legend entry's tick and words.
-func (l legend) MidX() float64  { return l.X + 7 }
-func (l legend) TextX() float64 { return l.X + 20 }
+func (l legend) MidX() float64  { return round(l.X + 7) }
+func (l legend) TextX() float64 { return round(l.X + 20) }

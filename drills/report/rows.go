@@ -61,7 +61,7 @@ func legends() []legend {
 		{Class: "req-ok", Label: "request ok"}, {Class: "req-failed", Label: "failed"}, {Class: "req-attempt", Label: "failed attempt"}, {Class: "req-aborted", Label: "aborted"}, {Class: "req-open", Label: "open"}}
 	x := 10.0
 	for i := range items {
-		items[i].X = x
+		items[i].X = round(x)
 		x += 32 + legendChar*float64(len(items[i].Label))
 	}
 	return items
