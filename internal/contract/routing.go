@@ -95,11 +95,14 @@ var DropReasons = []string{DropUnknownType, DropMalformed, DropOwnership, DropLo
 
 // Handicaps a gateway can be started with, for negative controls.
 const (
-	HandicapLivenessOff = "liveness-off" // no path to unroutable works: ping, stall, wedge, breaker, connect errors
+	HandicapLivenessOff    = "liveness-off"     // no path to unroutable works: ping, stall, wedge, breaker, connect errors
+	HandicapGapRecoveryOff = "gap-recovery-off" // a gap is skipped: what is missing is never asked for
+	HandicapRestartBlind   = "restart-blind"    // a lower sequence is stale, a restarted publisher's old memberships stay
+	HandicapNoThinSlice    = "no-thin-slice"    // thin workers get nothing
 )
 
 // Handicaps is the closed list.
-var Handicaps = []string{HandicapLivenessOff}
+var Handicaps = []string{HandicapLivenessOff, HandicapGapRecoveryOff, HandicapRestartBlind, HandicapNoThinSlice}
 
 // RoutingState is GET /routing/state of a gateway.
 type RoutingState struct {
@@ -116,7 +119,7 @@ type RoutingState struct {
 type RoutingCounters struct {
 	Requests int64 `json:"requests"`
 	Lookups  int64 `json:"lookups"`
-	Hits     int64 `json:"hits"`   // placed on a holder with predicted credit > 0
+	Hits     int64 `json:"hits"`   // placed with predicted credit > 0, or diverted from a holder to a thin worker
 	Misses   int64 `json:"misses"` // no routable holder had anything
 	Retries  int64 `json:"retries"`
 }
@@ -134,6 +137,10 @@ type RoutingWorker struct {
 	Dispatches int64 `json:"dispatches"`
 	// Failures are upstream failures charged to this worker.
 	Failures int64 `json:"failures"`
+	// Thin says that the worker is routable and its index far emptier than the fleet's. Diverted are
+	// requests placed there although another worker held their prefix, to fill it, since registration.
+	Thin     bool  `json:"thin"`
+	Diverted int64 `json:"diverted"`
 	// Load is the last load record; null before the first.
 	Load          *RoutingLoad  `json:"load"`
 	LastContactMs float64       `json:"last_contact_ms"`
