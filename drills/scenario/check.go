@@ -35,66 +35,123 @@ const (
 	orderStep order = 10
 )
 
+// place is where a mark comes in a run: after everything below lo, before everything above hi. Most marks
+// have one place; heals and loads go on beside the timeline.
+type place struct{ lo, hi order }
+
 // checker holds what the parts of a scenario say about each other.
 type checker struct {
-	d     *decoder
-	root  *object
-	s     *Scenario
-	marks map[string]order
-	// all holds every mark of the file, also those that have not come where a reference stands.
-	all    map[string]bool
+	d    *decoder
+	root *object
+	s    *Scenario
+	// marks holds every mark that the file can have.
+	marks  map[string]place
 	scope  predicate.Scope
 	seenID map[string]bool
 }
 
 func newChecker(d *decoder, root *object, s *Scenario) *checker {
-	c := &checker{d: d, root: root, s: s, marks: map[string]order{}, all: map[string]bool{}, seenID: map[string]bool{}}
+	c := &checker{d: d, root: root, s: s, marks: map[string]place{}, seenID: map[string]bool{}}
 	c.scope = predicate.Scope{Workers: s.Fleet.Workers, Ranks: 1}
 	return c
 }
 
-// run checks ids, then marks in the order of a run, so that each part sees exactly what precedes it.
+// run numbers all marks first, so that each part then sees exactly what precedes it, and a reference to a
+// later mark is told from a reference to nothing.
 func (c *checker) run() {
-	c.mark("steady.start", orderSteady)
-	c.mark("steady.end", orderSteady+1)
-	for i, n := range c.nodes("load") {
-		c.unique(n, "id", c.s.Loads[i].ID)
-		c.mark(c.s.Loads[i].ID+".start", orderLoadStart)
-		c.mark(c.s.Loads[i].ID+".end", orderLoadEnd)
-	}
-	c.timelineIDs()
-	c.announce()
+	c.ids()
+	c.settle()
+	c.number()
 	c.steady()
 	c.timeline()
-	c.settle()
 	c.loads()
 	c.expectations()
 	c.controls()
 	c.targets()
 }
 
-// announce lists every mark that the file can have, so that a reference to a later one is told from a
-// reference to nothing.
-func (c *checker) announce() {
-	for _, st := range c.s.Timeline {
-		switch {
-		case st.Fault != nil && st.Fault.Heal != nil:
-			c.all[st.Fault.ID+".heal"], c.all[st.Fault.ID+".healed"] = true, true
-			fallthrough
+// ids checks that the names of loads and steps differ, and registers faults before any predicate is
+// checked: a trigger may name its own fault's target.
+func (c *checker) ids() {
+	for i, n := range c.d.loadNodes {
+		c.unique(n, "id", c.s.Loads[i].ID)
+	}
+	for i, n := range c.nodes("timeline") {
+		switch st := c.s.Timeline[i]; {
 		case st.Fault != nil:
-			c.all[st.Fault.ID+".inject"], c.all[st.Fault.ID+".effective"] = true, true
+			c.unique(n, "id", st.Fault.ID)
+			c.scope.Faults = append(c.scope.Faults, st.Fault.ID)
 		case st.Wait != nil:
-			c.all[st.Wait.ID+".start"], c.all[st.Wait.ID+".end"] = true, true
+			c.unique(n, "wait", st.Wait.ID)
 		}
 	}
-	c.all["settle.start"], c.all["settle.end"] = true, true
+}
+
+// number gives every mark its place.
+func (c *checker) number() {
+	c.mark("steady.start", orderSteady, orderSteady)
+	c.mark("steady.end", orderSteady+1, orderSteady+1)
+	for i, st := range c.s.Timeline {
+		at := orderTimeline + order(i)*orderStep
+		if w := st.Wait; w != nil {
+			c.mark(w.ID+".start", at, at)
+			c.mark(w.ID+".end", at+4, at+4)
+			continue
+		}
+		c.numberFault(st.Fault, at)
+	}
+	c.numberLoads()
 	for _, x := range c.s.Expect {
-		if x.Op == OpAfter || x.Op == OpAtLeastOnce {
-			c.all[x.ID+".seen"] = true
+		switch x.Op {
+		case OpAfter:
+			c.mark(x.ID+".seen", c.marks[x.After.Name].lo, orderLoadEnd)
+		case OpAtLeastOnce:
+			c.mark(x.ID+".seen", c.marks[x.Over.From.Name].lo, orderLoadEnd)
 		}
 	}
-	for name := range c.marks {
-		c.all[name] = true
+}
+
+// numberFault lets the end of a fault come at any time after its effect: the timeline goes on meanwhile.
+func (c *checker) numberFault(f *Fault, at order) {
+	if f == nil {
+		return
+	}
+	c.mark(f.ID+".inject", at, at)
+	c.mark(f.ID+".effective", at+1, at+1)
+	if f.Heal != nil {
+		c.mark(f.ID+".heal", at+2, orderLoadEnd-1)
+	}
+	if f.Heal != nil || f.SelfHeals() {
+		c.mark(f.ID+".healed", at+3, orderLoadEnd-1)
+	}
+}
+
+// numberLoads places the loads after the marks that start and stop them. Those marks may be of other
+// loads, so it goes on until nothing new is found; loads that wait for each other stay at the end.
+func (c *checker) numberLoads() {
+	for range c.s.Loads {
+		for _, l := range c.s.Loads {
+			c.numberLoad(l.ID+".start", l.Start, orderLoadStart)
+			c.numberLoad(l.ID+".end", l.Stop, orderLoadEnd)
+		}
+	}
+	for _, l := range c.s.Loads {
+		for _, name := range []string{l.ID + ".start", l.ID + ".end"} {
+			if _, ok := c.marks[name]; !ok {
+				c.mark(name, orderLoadEnd, orderLoadEnd)
+			}
+		}
+	}
+}
+
+// numberLoad places one end of a load at a mark, or at a default without one.
+func (c *checker) numberLoad(name string, at predicate.Mark, def order) {
+	p, ok := c.marks[at.Name]
+	switch {
+	case at.IsZero():
+		c.mark(name, def, def)
+	case ok:
+		c.mark(name, p.lo, orderLoadEnd)
 	}
 }
 
@@ -108,9 +165,9 @@ func (c *checker) nodes(key string) []*yaml.Node {
 }
 
 // mark registers a mark; a step without a readable id has none.
-func (c *checker) mark(name string, at order) {
+func (c *checker) mark(name string, lo, hi order) {
 	if !strings.HasPrefix(name, ".") {
-		c.marks[name] = at
+		c.marks[name] = place{lo, hi}
 	}
 }
 
@@ -141,19 +198,6 @@ func child(n *yaml.Node, key string) *yaml.Node {
 	return n
 }
 
-// timelineIDs registers faults before any predicate is checked: a trigger may name its own fault's target.
-func (c *checker) timelineIDs() {
-	for i, n := range c.nodes("timeline") {
-		switch st := c.s.Timeline[i]; {
-		case st.Fault != nil:
-			c.unique(n, "id", st.Fault.ID)
-			c.scope.Faults = append(c.scope.Faults, st.Fault.ID)
-		case st.Wait != nil:
-			c.unique(n, "wait", st.Wait.ID)
-		}
-	}
-}
-
 // steady checks what is required before any fault. The requirements that parsed are matched with their nodes
 // only when all did; otherwise the parse errors are report enough.
 func (c *checker) steady() {
@@ -173,8 +217,8 @@ func (c *checker) steady() {
 // before lists the marks that come earlier than a place in the run.
 func (c *checker) before(at order) []string {
 	var out []string
-	for name, o := range c.marks {
-		if o < at {
+	for name, p := range c.marks {
+		if p.lo < at {
 			out = append(out, name)
 		}
 	}
@@ -191,15 +235,13 @@ func (c *checker) timeline() {
 		case st.Fault != nil:
 			c.fault(n, st.Fault, at)
 		case st.Wait != nil:
-			c.mark(st.Wait.ID+".start", at)
 			c.scope.Marks = append(c.scope.Marks, st.Wait.ID+".start")
 			c.markRef(child(n, "until"), st.Wait.Until)
-			c.mark(st.Wait.ID+".end", at+4)
 		}
 	}
 }
 
-// fault checks the trigger before it adds the marks that only the trigger brings about.
+// fault checks the trigger before its own marks count, the heal after the fault is effective.
 func (c *checker) fault(n *yaml.Node, f *Fault, at order) {
 	trigger := child(n, "at")
 	from := trigger
@@ -208,15 +250,11 @@ func (c *checker) fault(n *yaml.Node, f *Fault, at order) {
 	}
 	c.markRef(from, f.At.From)
 	c.predicate(child(trigger, "when"), f.At.When)
-	c.mark(f.ID+".inject", at)
-	c.mark(f.ID+".effective", at+1)
 	if f.Heal == nil {
 		return
 	}
 	c.scope.Marks = c.before(at + 2)
 	c.predicate(child(child(n, "heal"), "when"), f.Heal.When)
-	c.mark(f.ID+".heal", at+2)
-	c.mark(f.ID+".healed", at+3)
 }
 
 // settle appends the default wait when the file has none of that id.
@@ -226,7 +264,7 @@ func (c *checker) settle() {
 		switch {
 		case st.Wait != nil && st.Wait.ID == "settle":
 			return
-		case st.Fault != nil && st.Fault.Heal != nil:
+		case st.Fault != nil && (st.Fault.Heal != nil || st.Fault.SelfHeals()):
 			last = st.Fault.ID + ".healed"
 		case st.Fault != nil:
 			last = st.Fault.ID + ".effective"
@@ -236,9 +274,6 @@ func (c *checker) settle() {
 	for _, x := range c.s.Expect {
 		length = max(length, x.Within+x.Hold+settleExtra)
 	}
-	at := orderTimeline + order(len(c.s.Timeline))*orderStep
-	c.mark("settle.start", at)
-	c.mark("settle.end", at+4)
 	c.s.Timeline = append(c.s.Timeline, Step{Wait: &Wait{ID: "settle", Until: predicate.Mark{Name: last,
 		Offsets: []predicate.Offset{{Lo: length, Hi: length}}}}})
 }
@@ -246,10 +281,14 @@ func (c *checker) settle() {
 // loads may refer to any mark of the timeline, since they run beside it.
 func (c *checker) loads() {
 	c.scope.Marks = c.before(orderLoadEnd)
-	for i, n := range c.nodes("load") {
+	for i, n := range c.d.loadNodes {
 		l := c.s.Loads[i]
+		if l.PhaseOf != "" {
+			c.markRef(child(n, "at"), l.Start)
+			continue
+		}
 		c.markRef(child(n, "start"), l.Start)
-		c.markRef(child(n, "stop"), l.Stop)
+		c.markRef(child(n, "stop"), c.d.stopOf[l.ID])
 		if l.To != "gateway" && !c.isWorker(l.To) {
 			c.d.fail(child(n, "to"), "unknown destination %q: it is gateway or one of w1..w%d", l.To, c.s.Fleet.Workers)
 		}
@@ -266,19 +305,24 @@ func (c *checker) expectations() {
 	for i, n := range c.nodes("expect") {
 		x := c.s.Expect[i]
 		c.unique(n, "id", x.ID)
-		c.scope.Marks = c.before(orderLoadEnd + 1)
+		c.scope.Marks = c.above(i)
 		c.markRef(child(n, "after"), x.After)
 		c.markRef(child(n, "over"), x.Over.From)
 		c.markRef(child(n, "over"), x.Over.To)
 		c.ordered(child(n, "over"), x.Over)
 		c.predicate(child(n, ruleKey(x.Op)), x.That)
-		if x.Op == OpAfter {
-			c.mark(x.ID+".seen", c.marks[x.After.Name])
-		}
-		if x.Op == OpAtLeastOnce {
-			c.mark(x.ID+".seen", c.marks[x.Over.From.Name])
-		}
 	}
+}
+
+// above lists the marks of the run and of the expectations before the i-th.
+func (c *checker) above(i int) []string {
+	out := c.before(orderLoadEnd + 1)
+	seen := func(name string) func(Expectation) bool {
+		return func(x Expectation) bool { return x.ID+".seen" == name }
+	}
+	return slices.DeleteFunc(out, func(name string) bool {
+		return slices.ContainsFunc(c.s.Expect[i:], seen(name)) && !slices.ContainsFunc(c.s.Expect[:i], seen(name))
+	})
 }
 
 func ruleKey(op string) string {
@@ -295,7 +339,7 @@ func (c *checker) ordered(n *yaml.Node, r predicate.Range) {
 	if !ok1 || !ok2 {
 		return
 	}
-	if from > to && span(r.From) >= span(r.To) {
+	if from.lo > to.hi && span(r.From) >= span(r.To) {
 		c.d.fail(n, "the window %s ends before it begins", r)
 		return
 	}
@@ -332,10 +376,11 @@ func (c *checker) markRef(n *yaml.Node, m predicate.Mark) {
 // whyNot explains a mark that cannot be named here; msg is the explanation when nothing better is known.
 func (c *checker) whyNot(name, msg string) string {
 	id, what, _ := strings.Cut(name, ".")
+	_, comes := c.marks[name]
 	switch {
-	case c.all[name] && what == "seen":
+	case comes && what == "seen":
 		return fmt.Sprintf("expectation %s stands further down: a rule may name only those above it", id)
-	case c.all[name]:
+	case comes:
 		return fmt.Sprintf("mark %q comes only later in the run", name)
 	case (what == "heal" || what == "healed") && slices.Contains(c.scope.Faults, id):
 		return fmt.Sprintf("mark %q never comes: fault %s is not healed", name, id)
@@ -348,6 +393,7 @@ func (c *checker) whyNot(name, msg string) string {
 func (c *checker) hasExpectation(id string) bool {
 	return slices.ContainsFunc(c.s.Expect, func(x Expectation) bool { return x.ID == id })
 }
+
 func (c *checker) predicate(n *yaml.Node, x *predicate.Expr) {
 	if x == nil {
 		return

@@ -20,7 +20,8 @@ func dump(s *Scenario) string {
 	p("steady %v of %v: %v", s.Steady.Hold, s.Steady.Timeout, s.Steady.Require)
 	for _, st := range s.Timeline {
 		if f := st.Fault; f != nil {
-			p("fault %s %s target %+v when [%v] from [%v] within %v confirm %v heal %+v", f.Kind, f.ID, f.Target, f.At.When, f.At.From, f.At.Within, f.Confirm.Within, f.Heal)
+			p("fault %s %s target %+v when [%v] from [%v] within %v confirm %v%s%s", f.Kind, f.ID, f.Target, f.At.When, f.At.From, f.At.Within, f.Confirm.Within,
+				dumpParams(f.Params), dumpHeal(f))
 		}
 		if w := st.Wait; w != nil {
 			p("wait %s until %v", w.ID, w.Until)
@@ -31,4 +32,25 @@ func dump(s *Scenario) string {
 	}
 	p("repeat %+v", s.Repeat)
 	return b.String()
+}
+
+// dumpParams shows the parameters that are set.
+func dumpParams(p Params) string {
+	if p == (Params{}) {
+		return ""
+	}
+	return fmt.Sprintf(" params %+v", p)
+}
+
+func dumpHeal(f *Fault) string {
+	switch h := f.Heal; {
+	case f.SelfHeals():
+		return " heals itself"
+	case h == nil:
+		return ""
+	case h.When != nil:
+		return fmt.Sprintf(" heal when [%v] within %v", h.When, h.Timeout)
+	default:
+		return fmt.Sprintf(" heal after %v", h.After)
+	}
 }

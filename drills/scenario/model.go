@@ -54,9 +54,14 @@ type Gateway struct {
 }
 
 // Load is one open-loop load. To is "gateway" or a worker id. A zero Start mark means: when the fleet is
-// up; a zero Stop mark: at the end of the run.
+// up; a zero Stop mark: at the end of the run. Marks: ID.start, and ID.end when it sends no more.
+//
+// A load with phases in the file is one Load per phase here: the first has the load's own id, each other
+// one its phase's, starts at the phase's mark and shares destination and seed; each stops where the next
+// one starts. PhaseOf is then the id of the load in the file, empty otherwise.
 type Load struct {
 	ID       string
+	PhaseOf  string
 	Synth    Synth
 	To       string
 	Start    predicate.Mark
@@ -67,7 +72,9 @@ type Load struct {
 
 // Synth describes generated requests. Rate is requests per second; Input counts tokens after the head,
 // Output tokens generated; NewPrefix is the share in [0, 1] of requests with a fresh prefix instead of
-// one of Heads heads of HeadTokens tokens; HitsOnly repeats a fixed set of prompts.
+// one of Heads heads of HeadTokens tokens; HitsOnly repeats a fixed set of prompts. Trickle is shorthand
+// for 10 unique prompts a second behind one head of four blocks: with it, what is zero takes the value that
+// synth.Spec gives it.
 type Synth struct {
 	Rate       float64
 	Input      IntRange
@@ -76,6 +83,7 @@ type Synth struct {
 	HeadTokens int
 	NewPrefix  float64
 	HitsOnly   bool
+	Trickle    bool
 }
 
 // IntRange is an inclusive range.
@@ -109,16 +117,53 @@ type Step struct {
 	Wait  *Wait
 }
 
-// Fault is one injection. Marks: ID.inject, ID.effective, ID.heal, ID.healed.
+// Fault kinds.
+const (
+	FaultKill             = "kill"              // SIGKILL; never heals
+	FaultStop             = "stop"              // SIGSTOP until the heal
+	FaultPause            = "pause"             // the engine's step loop stands still, health answers
+	FaultWedge            = "wedge"             // as pause; the name says that nobody resumes it on purpose
+	FaultPartition        = "partition"         // links of the target hold everything until the heal
+	FaultDropBatches      = "drop_batches"      // the publisher leaves out Count batches
+	FaultRestartPublisher = "restart_publisher" // a new publisher incarnation, sequence from 0
+)
+
+// Fault is one injection. Marks: ID.inject and ID.effective; with a Heal also ID.heal and ID.healed. A
+// fault that SelfHeals has ID.healed and no ID.heal: it is the instant of the first batch that the lab's
+// own tap receives after the dropped ones, or of the new publisher.
 type Fault struct {
 	Kind    string
 	ID      string
 	Target  Target
+	Params  Params
 	At      At
 	Confirm Confirm
-	// Heal is nil for a fault that is not healed by the timeline.
+	// Heal is nil for a fault that the timeline does not heal; `for: 8s` is Heal.After.
 	Heal *Heal
 	Line int
+}
+
+// SelfHeals reports whether the fault ends by itself, without an act of the lab.
+func (f *Fault) SelfHeals() bool {
+	return f.Kind == FaultDropBatches || f.Kind == FaultRestartPublisher
+}
+
+// Params are a fault's own parameters, defaults filled in; those of other kinds are zero.
+type Params struct {
+	// Count is how many batches drop_batches leaves out; Replay says whether the replay buffer has them:
+	// "keep" or "lose".
+	Count  int
+	Replay string
+	// Link says what a partition cuts: "http", "events", "replay" or "all"; Direction, seen from the lab:
+	// "both"; Mode how: "drop", which holds bytes and keeps connections.
+	Link      string
+	Direction string
+	Mode      string
+	// Cache of restart_publisher: "keep" or "empty"; Socket: "keep" or "rebind"; Ahead is how many batches
+	// it publishes before anyone can subscribe again.
+	Cache  string
+	Socket string
+	Ahead  int
 }
 
 // Target is what a fault hits: a named Worker, or one drawn from the run's seed when Pick is "one".

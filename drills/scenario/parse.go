@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"gopkg.in/yaml.v3"
+
+	"fleetdrill/drills/predicate"
 )
 
 // maxFile bounds a scenario file, maxDepth its nesting. Real ones are below 10 KB and five levels.
@@ -37,7 +39,7 @@ func ReadFile(path string) (*Scenario, error) {
 // Parse decodes and checks a scenario; path is used in messages. A text with mistakes gives Problems, all
 // of them.
 func Parse(path string, src []byte) (*Scenario, error) {
-	d := &decoder{file: path}
+	d := &decoder{file: path, stopOf: map[string]predicate.Mark{}}
 	root := d.document(src)
 	if root == nil {
 		return nil, d.problems.sorted()
@@ -141,7 +143,7 @@ func (d *decoder) scenario(root *yaml.Node) *Scenario {
 	}
 	s.Topology = d.only(o.get("topology"), "topology", "direct", "relay")
 	s.Place = d.only(o.get("place"), "place", "process", "netns", "docker", "attach", "sim")
-	d.some(o.need("load"), "load", "a fleet without requests shows nothing", func(n *yaml.Node) { s.Loads = append(s.Loads, d.load(n)) })
+	d.some(o.need("load"), "load", "a fleet without requests shows nothing", func(n *yaml.Node) { s.Loads = append(s.Loads, d.load(n)...) })
 	d.list(o.get("timeline"), "timeline", func(n *yaml.Node) { s.Timeline = append(s.Timeline, d.step(n)) })
 	d.some(o.need("expect"), "expect", "a drill that expects nothing cannot fail", func(n *yaml.Node) { s.Expect = append(s.Expect, d.expectation(n)) })
 	newChecker(d, o, s).run()

@@ -11,32 +11,70 @@ import (
 	"fleetdrill/drills/predicate"
 )
 
+// healing says how a kind of fault ends.
+type healing int
+
+const (
+	healNever  healing = iota // what was killed stays dead
+	healTimed                 // by the timeline: for or heal
+	healItself                // when what it was told to do is done
+)
+
 // kind is a row of the table of faults: what a scenario may ask for.
 type kind struct {
 	name string
-	// supported kinds can be injected by this version; healable ones end before the run does.
-	supported, healable bool
+	// supported kinds can be injected by this version.
+	supported bool
+	heals     healing
+	params    []param
+}
+
+// param is a parameter of a fault kind: a whole number of at least min, or one of words, the first of
+// which is the default. soon lists words that the language has and this version does not.
+type param struct {
+	name     string
+	required bool
+	min      int
+	words    []string
+	soon     []string
 }
 
 // kinds lists every fault of the language. An entry that is not supported gives an error that says so, and
 // not the misleading "unknown".
 var kinds = []kind{
-	{"kill", true, false},
-	{"term", false, false},
-	{"restart", false, true},
-	{"stop", false, true},
-	{"starve", false, true},
-	{"partition", false, true},
-	{"listener", false, true},
-	{"half_open", false, true},
-	{"link_slow", false, true},
-	{"link_cut", false, true},
-	{"pause", false, true},
-	{"gateway", false, true},
-	{"relay", false, true},
-	{"discovery", false, true},
-	{"clients", false, true},
+	{name: FaultKill, supported: true, heals: healNever},
+	{name: FaultStop, supported: true, heals: healTimed},
+	{name: FaultPause, supported: true, heals: healTimed},
+	{name: FaultWedge, supported: true, heals: healTimed},
+	{name: FaultPartition, supported: true, heals: healTimed, params: []param{
+		{name: "link", required: true, words: []string{"http", "events", "replay", "all"}, soon: []string{"gateway-relay", "engine-relay"}},
+		{name: "direction", words: []string{"both"}, soon: []string{"to_engine", "from_engine"}},
+		{name: "mode", words: []string{"drop"}, soon: []string{"refuse", "reset"}},
+	}},
+	{name: FaultDropBatches, supported: true, heals: healItself, params: []param{
+		{name: "count", required: true, min: 1},
+		{name: "replay", words: []string{"keep", "lose"}},
+	}},
+	{name: FaultRestartPublisher, supported: true, heals: healItself, params: []param{
+		{name: "cache", words: []string{"keep", "empty"}},
+		{name: "socket", words: []string{"keep", "rebind"}},
+		{name: "ahead"},
+	}},
+	{name: "term"},
+	{name: "restart"},
+	{name: "starve"},
+	{name: "listener"},
+	{name: "half_open"},
+	{name: "link_slow"},
+	{name: "link_cut"},
+	{name: "gateway"},
+	{name: "relay"},
+	{name: "discovery"},
+	{name: "clients"},
 }
+
+// maxParam bounds a whole number of a fault: a run has a few thousand batches.
+const maxParam = 1 << 20
 
 // supportedKinds lists the fault kinds that can be injected.
 func supportedKinds() []string {
@@ -76,10 +114,10 @@ func suggestAmong(word string, all []string) string {
 	return ": it is one of " + strings.Join(all, ", ")
 }
 
-// load decodes one load. A key that is not supported yet must not be followed by a complaint that its
-// replacement is missing.
-func (d *decoder) load(n *yaml.Node) Load {
-	o := d.object(n, "a load", []string{"id", "synth", "to", "start", "stop", "seed", "overload"}, "trace", "abort", "phases")
+// load decodes one load and its phases. A key that is not supported yet must not be followed by a
+// complaint that its replacement is missing.
+func (d *decoder) load(n *yaml.Node) []Load {
+	o := d.object(n, "a load", []string{"id", "synth", "phases", "to", "start", "stop", "seed", "overload"}, "trace", "abort")
 	l := Load{
 		ID: d.id(o.need("id")), To: "gateway", Start: d.mark(o.get("start")), Stop: d.mark(o.get("stop")),
 		Seed: d.seed(o.get("seed")), Overload: d.boolean(o.get("overload")),
@@ -90,22 +128,43 @@ func (d *decoder) load(n *yaml.Node) Load {
 	if o.keys["trace"] == nil {
 		l.Synth = d.synth(o.need("synth"))
 	}
-	return l
+	loads := []Load{l}
+	d.loadNodes, d.stopOf[l.ID] = append(d.loadNodes, n), l.Stop
+	d.list(o.get("phases"), "phases", func(n *yaml.Node) {
+		loads = append(loads, d.phase(n, l))
+		d.loadNodes = append(d.loadNodes, n)
+		// Each phase hands over to the next; the load's own stop ends the last one.
+		k := len(loads) - 1
+		loads[k-1].Stop, loads[k].Stop = loads[k].Start, l.Stop
+	})
+	return loads
+}
+
+// phase decodes one phase of a load as a load of its own.
+func (d *decoder) phase(n *yaml.Node, of Load) Load {
+	o := d.object(n, "a phase", []string{"id", "at", "synth"})
+	return Load{ID: d.id(o.need("id")), PhaseOf: of.ID, To: of.To, Start: d.mark(o.need("at")), Seed: of.Seed, Overload: of.Overload,
+		Synth: d.synth(o.need("synth"))}
 }
 
 // synth decodes generated requests.
 func (d *decoder) synth(n *yaml.Node) Synth {
-	o := d.object(n, "synth", []string{"rate", "input", "output", "heads", "head_tokens", "new_prefix", "hits_only"},
-		"concurrency", "sessions", "trickle")
+	o := d.object(n, "synth", []string{"rate", "input", "output", "heads", "head_tokens", "new_prefix", "hits_only", "trickle"},
+		"concurrency", "sessions")
 	s := Synth{
-		Input: d.intRange(o.need("input")), Output: d.intRange(o.need("output")),
 		Heads: d.integer(o.get("heads"), 0, 1<<16, 0), HeadTokens: d.integer(o.get("head_tokens"), 0, 1<<20, 0),
-		NewPrefix: d.share(o.get("new_prefix")), HitsOnly: d.boolean(o.get("hits_only")),
+		NewPrefix: d.share(o.get("new_prefix")), HitsOnly: d.boolean(o.get("hits_only")), Trickle: d.boolean(o.get("trickle")),
 	}
+	// A trickle brings its own rate and lengths; what is written beside it wins.
+	want := o.need
+	if o.keys["trickle"] != nil {
+		want = o.get
+	}
+	s.Input, s.Output = d.intRange(want("input")), d.intRange(want("output"))
 	if o.keys["concurrency"] == nil {
-		s.Rate = d.rate(o.need("rate"))
+		s.Rate = d.rate(want("rate"))
 	}
-	if (s.Heads == 0) != (s.HeadTokens == 0) && n != nil {
+	if (s.Heads == 0) != (s.HeadTokens == 0) && n != nil && !s.Trickle {
 		d.fail(n, "heads and head_tokens belong together: give both or neither")
 	}
 	if s.NewPrefix > 0 && s.HitsOnly {
@@ -176,17 +235,86 @@ func idOf(n *yaml.Node) string {
 
 // faultOf decodes a fault of a known kind.
 func (d *decoder) faultOf(n *yaml.Node, k kind) *Fault {
-	o := d.object(n, "a "+k.name+" fault", []string{"fault", "id", "target", "at", "confirm", "heal"})
+	known := []string{"fault", "id", "target", "at", "confirm", "heal", "for"}
+	for _, p := range k.params {
+		known = append(known, p.name)
+	}
+	o := d.object(n, "a "+k.name+" fault", known)
 	f := &Fault{Kind: k.name, ID: d.id(o.need("id")), Target: d.target(o.need("target")), At: d.at(o.need("at")), Line: n.Line}
 	c := d.object(o.get("confirm"), "confirm", []string{"within"})
-	f.Confirm.Within = d.duration(c.get("within"), time.Millisecond, 500*time.Millisecond)
-	if h := o.get("heal"); h != nil {
-		f.Heal = d.heal(h)
-		if !k.healable {
-			d.fail(o.keys["heal"], "a %s is not healed: what was killed stays dead", k.name)
-		}
+	f.Confirm.Within = d.duration(c.get("within"), time.Millisecond, confirmWithin(k))
+	for _, p := range k.params {
+		d.param(o, p, &f.Params)
 	}
+	f.Heal = d.healing(o, k)
 	return f
+}
+
+// confirmWithin is the default bound of a fault's proof. One whose proof is a batch waits for traffic.
+func confirmWithin(k kind) time.Duration {
+	if k.heals == healItself {
+		return 5 * time.Second
+	}
+	return 500 * time.Millisecond
+}
+
+// param decodes one parameter of a fault into its place.
+func (d *decoder) param(o *object, p param, out *Params) {
+	n := o.get(p.name)
+	if p.required {
+		n = o.need(p.name)
+	}
+	whole := map[string]*int{"count": &out.Count, "ahead": &out.Ahead}
+	words := map[string]*string{"replay": &out.Replay, "link": &out.Link, "direction": &out.Direction, "mode": &out.Mode,
+		"cache": &out.Cache, "socket": &out.Socket}
+	if at := whole[p.name]; at != nil {
+		*at = d.integer(n, p.min, maxParam, 0)
+		return
+	}
+	*words[p.name] = d.word(n, p.name, p.words, p.soon)
+}
+
+// word reads one of words, the first of which stands for a missing one.
+func (d *decoder) word(n *yaml.Node, what string, words, soon []string) string {
+	if n == nil {
+		return words[0]
+	}
+	s := d.text(n)
+	switch {
+	case s == "" || contains(words, s):
+		return s
+	case contains(soon, s):
+		d.fail(n, "%s %s is not supported yet; supported is %s", what, s, strings.Join(words, ", "))
+	default:
+		d.fail(n, "unknown %s %q%s", what, s, suggestAmong(s, append(words[:len(words):len(words)], soon...)))
+	}
+	return words[0]
+}
+
+// healing reads for or heal where the kind has them.
+func (d *decoder) healing(o *object, k kind) *Heal {
+	if k.heals != healTimed {
+		why := "a " + k.name + " is not healed: what was killed stays dead"
+		if k.heals == healItself {
+			why = "a " + k.name + " ends by itself and gives the mark healed then"
+		}
+		for _, key := range []string{"heal", "for"} {
+			if o.keys[key] != nil {
+				d.fail(o.keys[key], "%s", why)
+			}
+		}
+		return nil
+	}
+	h, length := o.get("heal"), o.get("for")
+	switch {
+	case h != nil && length != nil:
+		d.fail(o.keys["for"], "for cannot stand beside heal: for is short for heal: {after: ...}")
+	case length != nil:
+		return &Heal{After: d.duration(length, time.Millisecond, time.Second)}
+	case h != nil:
+		return d.heal(h)
+	}
+	return nil
 }
 
 // target reads {pick: one}, {worker: w3} or w3.

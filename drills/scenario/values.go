@@ -18,6 +18,10 @@ import (
 type decoder struct {
 	file     string
 	problems Problems
+	// loadNodes holds the node of each load and phase, in the order of Scenario.Loads; stopOf the stop mark
+	// that a load was written with, by id.
+	loadNodes []*yaml.Node
+	stopOf    map[string]predicate.Mark
 }
 
 func (d *decoder) fail(n *yaml.Node, format string, args ...any) {
