@@ -26,6 +26,8 @@ var documents = map[string]any{
 	"truth_match":     &TruthMatch{},
 	"truth_match_ask": &TruthMatchRequest{},
 	"truth_request":   &TruthRequest{},
+	"fault_armed":     &FaultArmedReply{},
+	"fault_list":      &FaultList{},
 	"routing_state":   &RoutingState{},
 	"routing_event":   &RoutingEvent{},
 	"dump_head":       &DumpHead{},

@@ -9,7 +9,8 @@ type Truth struct {
 	MonoNs int64  `json:"mono_ns"`
 	Wall   string `json:"wall"`
 	Worker string `json:"worker"`
-	// Epoch names the publisher incarnation; it changes when the process or its publisher restarts.
+	// Epoch names the publisher incarnation of rank 0; it changes when the process or its publisher
+	// restarts. TruthRank has each rank's own.
 	Epoch     int64            `json:"epoch"`
 	Profile   string           `json:"profile"`
 	Wire      string           `json:"wire"`
@@ -22,9 +23,15 @@ type Truth struct {
 }
 
 // TruthRank is one rank's share of Truth. Blocks are counts of distinct engine hashes.
+//
+// Epoch, NextSeq, AnnouncedBlocks and Digest belong to one instant, that of the answer. ResidentBlocks,
+// Unannounced and Ghost are of the step boundary at ResidentMonoNs: an engine whose step does not end is
+// not waited for.
 type TruthRank struct {
 	Rank            int   `json:"rank"`
+	Epoch           int64 `json:"epoch"`
 	NextSeq         int64 `json:"next_seq"`
+	ResidentMonoNs  int64 `json:"resident_mono_ns"`
 	ResidentBlocks  int   `json:"resident_blocks"`
 	AnnouncedBlocks int   `json:"announced_blocks"`
 	Unannounced     int   `json:"unannounced"`
@@ -40,7 +47,9 @@ type TruthRank struct {
 	LastStepMonoNs        int64   `json:"last_step_mono_ns"`
 }
 
-// TruthFault is one armed or past fault hook.
+// TruthFault is one armed or past fault hook: its kind (FaultPause and so on), every parameter with the
+// value in force, its state, when it acted first (0: not yet), how often, and on what: texts such as
+// "seq 41..60" or "request cmpl-1".
 type TruthFault struct {
 	ID               string         `json:"id"`
 	Kind             string         `json:"kind"`
