@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -25,7 +26,8 @@ const (
 // 100,000 gaps below 2 MB.
 const maxLine = 16 << 20
 
-// Write stores the record in an existing folder: the head as record.json, every list as JSON lines.
+// Write stores the record in an existing folder: the head as record.json, every list as JSON lines. Empty
+// lists get a file too, so that a missing one is a damaged folder and never "nothing happened".
 func Write(dir string, r *Record) error {
 	head, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
@@ -44,18 +46,14 @@ func Write(dir string, r *Record) error {
 	)
 }
 
-// Read loads the record of a run folder. A list without a file is empty; a record without its head is an
-// error, since nothing can be judged without the period and the workers.
+// Read loads and checks the record of a run folder. Every error names the file, and the line where there
+// is one: a folder may have been cut short by a full disk or edited by hand.
 func Read(dir string) (*Record, error) {
-	head, err := os.ReadFile(filepath.Join(dir, HeadFile))
-	if err != nil {
-		return nil, fmt.Errorf("reading a record: %w", err)
-	}
 	r := &Record{}
-	if err := json.Unmarshal(head, r); err != nil {
-		return nil, fmt.Errorf("decoding %s: %w", filepath.Join(dir, HeadFile), err)
+	if err := ReadJSON(filepath.Join(dir, HeadFile), r); err != nil {
+		return nil, err
 	}
-	err = errors.Join(
+	err := errors.Join(
 		readLines(dir, MarksFile, &r.Marks),
 		readLines(dir, SamplesFile, &r.Samples),
 		readLines(dir, RequestsFile, &r.Requests),
@@ -64,6 +62,9 @@ func Read(dir string) (*Record, error) {
 		readLines(dir, GatesFile, &r.Gates),
 	)
 	if err != nil {
+		return nil, err
+	}
+	if err := check(dir, r); err != nil {
 		return nil, err
 	}
 	return r, nil
@@ -93,27 +94,35 @@ func writeLines[T any](dir, name string, rows []T) (err error) {
 	return nil
 }
 
-// readLines names file and line of what it cannot decode; a run folder may have been edited by hand.
 func readLines[T any](dir, name string, rows *[]T) error {
-	f, err := os.Open(filepath.Join(dir, name))
+	path := filepath.Join(dir, name)
+	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return fmt.Errorf("%s: the file is missing", path)
 	}
 	if err != nil {
 		return fmt.Errorf("reading a record: %w", err)
 	}
 	defer f.Close()
-	sc := bufio.NewScanner(f)
+	*rows, err = decodeLines[T](f, path)
+	return err
+}
+
+// decodeLines reads one JSON value a line; path is for messages, in the file:line form that editors link.
+func decodeLines[T any](r io.Reader, path string) ([]T, error) {
+	var rows []T
+	sc := bufio.NewScanner(r)
 	sc.Buffer(make([]byte, 64<<10), maxLine)
-	for n := 1; sc.Scan(); n++ {
+	n := 1
+	for ; sc.Scan(); n++ {
 		var row T
 		if err := json.Unmarshal(sc.Bytes(), &row); err != nil {
-			return fmt.Errorf("decoding line %d of %s: %w", n, filepath.Join(dir, name), err)
+			return nil, fmt.Errorf("%s:%d: %w", path, n, err)
 		}
-		*rows = append(*rows, row)
+		rows = append(rows, row)
 	}
 	if err := sc.Err(); err != nil {
-		return fmt.Errorf("reading %s: %w", filepath.Join(dir, name), err)
+		return nil, fmt.Errorf("%s:%d: %w", path, n, err)
 	}
-	return nil
+	return rows, nil
 }
