@@ -3,8 +3,6 @@ package load
 import (
 	"fmt"
 	"time"
-
-	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
 // Bounds of a valid load; beyond them the figures say more about the generator than about the gateway.
@@ -14,17 +12,6 @@ const (
 	// MinAchieved is the share of the offered requests that must have been sent in time.
 	MinAchieved = 0.99
 )
-
-// Quantiles of a set of durations, in milliseconds with three significant digits; all 0 when N is 0.
-type Quantiles struct {
-	N    int64   `json:"n"`
-	Mean float64 `json:"mean"`
-	P50  float64 `json:"p50"`
-	P90  float64 `json:"p90"`
-	P99  float64 `json:"p99"`
-	P999 float64 `json:"p999"`
-	Max  float64 `json:"max"`
-}
 
 // Summary is what a load came to. Durations of requests count from the scheduled instant.
 type Summary struct {
@@ -60,28 +47,28 @@ func Summarize(records []Record, windowNs int64) Summary {
 	if windowNs == 0 {
 		windowNs = last - first
 	}
-	lag, ttft, latency, gap := newHistogram(), newHistogram(), newHistogram(), newHistogram()
+	lag, ttft, latency, gap := NewHistogram(), NewHistogram(), NewHistogram(), NewHistogram()
 	for i := range records {
 		r := &records[i]
 		s.count(r)
 		if r.SentNs != 0 {
-			lag.add(r.SentNs - r.ScheduledNs)
+			lag.Add(r.SentNs - r.ScheduledNs)
 			// The last request of a window may be as late as any other.
 			if r.SentNs <= first+windowNs+int64(MaxSendLag) {
 				s.Achieved++
 			}
 		}
 		if r.FirstNs != 0 {
-			ttft.add(r.FirstNs - r.ScheduledNs)
+			ttft.Add(r.FirstNs - r.ScheduledNs)
 		}
 		if r.Outcome == OutcomeOK {
-			latency.add(r.EndNs - r.ScheduledNs)
+			latency.Add(r.EndNs - r.ScheduledNs)
 		}
 		for _, g := range r.GapsNs {
-			gap.add(g)
+			gap.Add(g)
 		}
 	}
-	s.SendLag, s.TTFT, s.Latency, s.Gap = lag.quantiles(), ttft.quantiles(), latency.quantiles(), gap.quantiles()
+	s.SendLag, s.TTFT, s.Latency, s.Gap = lag.Quantiles(), ttft.Quantiles(), latency.Quantiles(), gap.Quantiles()
 	if windowNs > 0 {
 		s.OfferedRate = float64(s.Offered) * 1e9 / float64(windowNs)
 		s.AchievedRate = float64(s.Achieved) * 1e9 / float64(windowNs)
@@ -129,29 +116,4 @@ func (s *Summary) judge() {
 		s.Reasons = append(s.Reasons, fmt.Sprintf("send lag p99 %.1f ms, want at most %.0f ms", s.SendLag.P99, bound))
 	}
 	s.Valid = len(s.Reasons) == 0
-}
-
-// histogram counts durations of 1 us to an hour with three significant digits.
-type histogram struct{ h *hdrhistogram.Histogram }
-
-func newHistogram() histogram {
-	return histogram{hdrhistogram.New(1, int64(time.Hour/time.Microsecond), 3)}
-}
-
-// add counts a duration in nanoseconds; one out of range counts at the end of the range.
-func (h histogram) add(ns int64) {
-	us := min(max(ns/1000, 0), int64(time.Hour/time.Microsecond))
-	// The value is in range, so this cannot fail.
-	_ = h.h.RecordValue(us)
-}
-
-func (h histogram) quantiles() Quantiles {
-	ms := func(q float64) float64 { return float64(h.h.ValueAtQuantile(q)) / 1000 }
-	if h.h.TotalCount() == 0 {
-		return Quantiles{}
-	}
-	return Quantiles{
-		N: h.h.TotalCount(), Mean: h.h.Mean() / 1000,
-		P50: ms(50), P90: ms(90), P99: ms(99), P999: ms(99.9), Max: float64(h.h.Max()) / 1000,
-	}
 }
