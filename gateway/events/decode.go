@@ -99,9 +99,11 @@ func (b *Batch) Decode(payload []byte) error {
 // HasClear reports whether payload carries the engine's own clear.
 func HasClear(payload []byte) bool {
 	var b Batch
-	if b.Decode(payload) != nil {
-		return false
-	}
+	return b.Decode(payload) == nil && b.Clears()
+}
+
+// Clears reports whether b carries the engine's own clear.
+func (b *Batch) Clears() bool {
 	for i := range b.Events {
 		if b.Events[i].Kind == Cleared && !b.Events[i].foreignOwner() {
 			return true

@@ -24,13 +24,26 @@ func newApplier(s Source, r *index.Residency) *applier {
 	}
 }
 
+// take applies one message.
+func (a *applier) take(m message) effect {
+	if m.batch != nil {
+		return a.run(m.batch)
+	}
+	return a.apply(m.payload)
+}
+
 // apply applies one payload. One that is not a batch is an empty batch.
 func (a *applier) apply(payload []byte) effect {
 	if err := a.batch.Decode(payload); err != nil {
 		a.norm.Drop(contract.DropMalformed)
 	}
-	e := effect{ts: a.batch.TS}
-	for _, op := range a.norm.Normalize(&a.batch) {
+	return a.run(&a.batch)
+}
+
+// run applies a decoded batch, which it may change.
+func (a *applier) run(b *events.Batch) effect {
+	e := effect{ts: b.TS}
+	for _, op := range a.norm.Normalize(b) {
 		switch op.Kind {
 		case events.Stored:
 			e.stored += len(op.Hashes)
@@ -43,9 +56,11 @@ func (a *applier) apply(payload []byte) effect {
 			a.clear()
 		}
 	}
-	e.count = a.residency.Index().Count(a.holder)
+	e.count = a.blocks()
 	return e
 }
+
+func (a *applier) blocks() int { return a.residency.Index().Count(a.holder) }
 
 // store makes a store, or keeps it until its parent comes, and then makes those that waited for it.
 func (a *applier) store(op events.Op) {

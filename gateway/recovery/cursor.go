@@ -1,9 +1,6 @@
 package recovery
 
-import (
-	"fleetdrill/gateway/events"
-	"fleetdrill/internal/contract"
-)
+import "fleetdrill/internal/contract"
 
 const (
 	second = int64(1e9) // ns
@@ -166,7 +163,7 @@ func (c *cursor) below(now int64, m message) {
 		c.counters.Stale++ // the live copy of a replayed batch, too old for its hash to be kept
 	case ok:
 		c.restartAt(now, contract.RestartPayload, m)
-	case events.HasClear(m.payload):
+	case m.clears():
 		c.restartAt(now, contract.RestartClear, m)
 	case m.seq <= 1 && m.seq < c.last:
 		c.restartAt(now, contract.RestartZero, m)

@@ -1,6 +1,10 @@
 package recovery
 
-import "sort"
+import (
+	"sort"
+
+	"fleetdrill/gateway/events"
+)
 
 // Bounds on batches that wait for a replay to fill what is in front of them. A batch refused here is
 // missing later and asked for again, so the bounds cost time, never a batch.
@@ -14,8 +18,18 @@ type message struct {
 	seq     int64
 	hash    uint64 // xxh3-64 of payload
 	payload []byte
+	// batch stands in for the payload where no wire lies between engine and gateway.
+	batch *events.Batch
 	// live batches came by subscription, others by replay.
 	live bool
+}
+
+// clears says that the batch carries the engine's own clear.
+func (m message) clears() bool {
+	if m.batch != nil {
+		return m.batch.Clears()
+	}
+	return events.HasClear(m.payload)
 }
 
 // held are batches above the cursor, by sequence number.
@@ -63,7 +77,7 @@ func (h *held) head() (message, bool) {
 // pop takes the head away.
 func (h *held) pop() {
 	h.bytes -= len(h.list[0].payload)
-	h.list[0].payload = nil
+	h.list[0].payload, h.list[0].batch = nil, nil
 	h.list = h.list[1:]
 }
 

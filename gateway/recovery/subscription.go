@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"math"
 	"sync"
 	"time"
@@ -70,20 +69,17 @@ type Subscription struct {
 
 	// mu guards what a reader must see whole: no batch is half applied and no clear half done while it is
 	// free. The run loop alone changes these.
-	mu     sync.Mutex
-	cursor *cursor
-	apply  *applier
-	lagMs  float64
+	mu sync.Mutex
+	core
+	lagMs float64
 
 	// subMu guards sub, which the run loop replaces and Nudge uses.
 	subMu sync.Mutex
 	sub   *zsock.Sub
 
-	// Of the run loop: which SUB is the current one, the end of the open replay call, and the actions of a
-	// step that wait until the lock is free.
+	// Of the run loop: which SUB is the current one, and the end of the open replay call.
 	generation int
 	endCall    context.CancelFunc
-	later      []action
 }
 
 // arrival is something for the cursor, in the order of its source.
@@ -109,7 +105,7 @@ func Start(s Source, d Deps) *Subscription {
 		ctx: ctx, cancel: cancel, endCall: func() {},
 		arrived: make(chan arrival, 256), // decouples reading the socket from applying
 		nudges:  make(chan struct{}, 1), deaths: make(chan struct{}, 1),
-		cursor: newCursor(s.Replay != ""), apply: newApplier(s, d.Residency),
+		core: newCore(s, d.Residency),
 	}
 	sub.wg.Add(1)
 	go sub.run()
@@ -120,19 +116,10 @@ func Start(s Source, d Deps) *Subscription {
 func (s *Subscription) State(now int64) contract.RoutingRank {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := s.cursor
-	counters := c.counters
-	counters.Orphans = s.apply.orphaned
-	counters.Resyncs, counters.Restarts = maps.Clone(counters.Resyncs), maps.Clone(counters.Restarts)
-	counters.Drops = s.apply.norm.Drops()
-	return contract.RoutingRank{
-		Rank: s.source.Rank, Stream: c.stream, Quality: c.quality, Epoch: c.epoch, NextSeq: c.last + 1,
-		Blocks: s.blocks(), Digest: contract.U64(s.deps.Residency.Digest(s.source.Holder)),
-		ApplyLagMs: s.lagMs, Counters: counters,
-	}
+	rank := s.state(s.source.Rank)
+	rank.ApplyLagMs = s.lagMs
+	return rank
 }
-
-func (s *Subscription) blocks() int { return s.deps.Residency.Index().Count(s.source.Holder) }
 
 // WriteDump writes the rank's memberships as JSON lines, a contract.DumpHead and contract.DumpBlocks, all
 // cut at one sequence number.
@@ -154,7 +141,7 @@ func (s *Subscription) WriteDump(w io.Writer) error {
 func (s *Subscription) dump() (contract.DumpHead, []contract.DumpBlock) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	blocks := make([]contract.DumpBlock, 0, s.blocks())
+	blocks := make([]contract.DumpBlock, 0, s.apply.blocks())
 	s.deps.Residency.Index().Each(s.source.Holder, func(m index.Membership) bool {
 		blocks = append(blocks, contract.DumpBlock{
 			Hash: contract.U64(m.Hash), Position: m.Position, Content: contract.U64(m.Content)})
@@ -234,39 +221,14 @@ func (s *Subscription) step(input func(now int64)) {
 	s.mu.Lock()
 	now := clock.MonoNs()
 	input(now)
-	// Applying tells the cursor what happened, which may make it ask for more.
-	for i := 0; i < len(s.cursor.out); i++ {
-		if a := s.cursor.out[i]; !s.change(a) {
-			s.later = append(s.later, a)
-		}
+	later := s.settle()
+	if s.collected > 0 {
+		s.lagMs = max(float64(time.Now().UnixNano())/1e6-s.collected*1e3, 0)
 	}
-	s.cursor.out = s.cursor.out[:0]
 	s.mu.Unlock()
-	for _, a := range s.later {
+	for _, a := range later {
 		s.carryOut(now, a)
 	}
-	s.later = s.later[:0]
-}
-
-// change carries out an action on the index; false for any other.
-func (s *Subscription) change(a action) bool {
-	switch a.kind {
-	case doApply:
-		e := s.apply.apply(a.message.payload)
-		s.cursor.applied(e)
-		if !a.rebuilt && e.ts > 0 {
-			s.lagMs = max(float64(time.Now().UnixNano())/1e6-e.ts*1e3, 0)
-		}
-	case doClear:
-		if a.restart {
-			s.apply.restart()
-		} else {
-			s.apply.clear()
-		}
-	default:
-		return false
-	}
-	return true
 }
 
 // carryOut does what an action asks of the world outside.
