@@ -140,7 +140,7 @@ func (f *Fleet) lookAtStreams() {
 		for _, s := range streams {
 			live = live || s.State(now).Stream == contract.StreamLive
 		}
-		w.eventsLive.Store(live)
+		w.SetEventsLive(live)
 	}
 }
 
@@ -172,7 +172,7 @@ func (f *Fleet) act(a Action) {
 	case Poll:
 		f.spawn(func() { f.poll(a.Worker) })
 	case EndRequest:
-		a.Request.stop(a.Cause)
+		a.Request.Stop(a.Cause)
 	case Died, Cut, Contacted:
 		f.tell(a)
 	case Changed:
@@ -347,20 +347,14 @@ func (f *Fleet) End(r *Request, o Outcome) (first bool) {
 
 // Byte reports a further byte of the answer. It takes the lock only while the worker is vetoed, when the
 // byte is news.
-func (f *Fleet) Byte(r *Request) {
-	r.Worker.lastByte.Store(clock.MonoNs())
-	f.heed(r.Worker)
-}
+func (f *Fleet) Byte(r *Request) { f.heed(r.Worker, r.Worker.HeardByte(clock.MonoNs())) }
 
 // EventBatch reports a new live event batch of a worker.
-func (f *Fleet) EventBatch(w *Worker, monoNs int64) {
-	w.lastEvent.Store(monoNs)
-	f.heed(w)
-}
+func (f *Fleet) EventBatch(w *Worker, monoNs int64) { f.heed(w, w.HeardBatch(monoNs)) }
 
-func (f *Fleet) heed(w *Worker) {
-	if w.alert.Load() {
-		f.do(func(now int64) { f.core.fold(now, w) })
+func (f *Fleet) heed(w *Worker, news bool) {
+	if news {
+		f.do(func(now int64) { f.core.Heed(now, w) })
 	}
 }
 

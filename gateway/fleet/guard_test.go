@@ -140,14 +140,14 @@ func TestFrozenReportGrowsOld(t *testing.T) {
 // Dispatches count until a record sampled after them arrives.
 func TestOwnDispatchesFillIn(t *testing.T) {
 	var l load
-	l.sent(10, 100)
-	l.sent(20, 200)
+	l.sent(10, 100, 100)
+	l.sent(20, 200, 50)
 	l.take(15, Record{}, true)
 	if l.ownTotal != 200 {
 		t.Errorf("%d own tokens after a record of instant 15, want 200", l.ownTotal)
 	}
 	for range maxOwn + 5 {
-		l.sent(30, 1)
+		l.sent(30, 1, 1)
 	}
 	if len(l.own) != maxOwn || l.ownTotal != maxOwn {
 		t.Errorf("%d dispatches of %d tokens kept, want %d of 1 each", len(l.own), l.ownTotal, maxOwn)

@@ -1,10 +1,12 @@
 package fleet
 
 // Record is one answer of a worker's load source. Steps counts scheduler steps since the engine
-// started and is only meaningful with HasSteps; Uncached is 0 when the engine does not report it.
+// started and is only meaningful with HasSteps; Uncached are the tokens that the waiting have to compute,
+// 0 when the engine does not report them, which HasUncached tells from none.
 type Record struct {
 	Running, Waiting int64
 	Uncached         int64
+	HasUncached      bool
 	Usage            float64 // of the KV pool, 0..1
 	Rate             float64 // generation rate, tokens/s; 0 = not reported
 	Steps            int64
@@ -22,19 +24,27 @@ type load struct {
 	sampled  int64 // instant that the record describes
 	fresh    int64 // instant at which the record last told something new
 	own      []dispatch
-	ownTotal int64
+	ownTotal int64 // prompt tokens of own
+	ownFresh int64 // those of them that the worker has to compute
 }
 
-type dispatch struct{ at, tokens int64 }
+// dispatch is one of our requests: its prompt tokens, and those of them expected not to be cached.
+type dispatch struct{ at, tokens, uncached int64 }
 
 // sent notes a dispatch, which no record can contain yet.
-func (l *load) sent(now, tokens int64) {
+func (l *load) sent(now, tokens, uncached int64) {
 	if len(l.own) == maxOwn {
-		l.ownTotal -= l.own[0].tokens
+		l.forget(l.own[0])
 		l.own = l.own[1:]
 	}
-	l.own = append(l.own, dispatch{now, tokens})
+	l.own = append(l.own, dispatch{now, tokens, uncached})
 	l.ownTotal += tokens
+	l.ownFresh += uncached
+}
+
+func (l *load) forget(d dispatch) {
+	l.ownTotal -= d.tokens
+	l.ownFresh -= d.uncached
 }
 
 // take stores a record sampled at some time after asked. While the worker has work, a step counter that
@@ -47,7 +57,7 @@ func (l *load) take(asked int64, r Record, busy bool) (stepped bool) {
 	l.have, l.record, l.sampled = true, r, asked
 	n := 0
 	for n < len(l.own) && l.own[n].at <= asked {
-		l.ownTotal -= l.own[n].tokens
+		l.forget(l.own[n])
 		n++
 	}
 	l.own = append(l.own[:0], l.own[n:]...)

@@ -117,15 +117,19 @@ func (c *Core) gather(now int64, ask Ask, ok func(*Worker) bool) {
 			rank = int(w.dispatches % int64(n)) // nobody holds anything: ranks take turns
 		}
 		c.refs, c.ranks = append(c.refs, w), append(c.ranks, rank)
-		c.cands = append(c.cands, w.candidate(now, c.timing, overlap))
+		c.cands = append(c.cands, w.candidate(now, c.timing, overlap, ask.Tokens))
 	}
 }
 
-func (w *Worker) candidate(now int64, t Timing, overlap int) policy.Candidate {
-	cand := policy.Candidate{Overlap: overlap, InFlight: len(w.requests), OwnTokens: w.load.ownTotal}
+func (w *Worker) candidate(now int64, t Timing, overlap, prompt int) policy.Candidate {
+	cand := policy.Candidate{
+		URL: w.URL, BlockSize: w.Spec.KVBlockSize, Prompt: prompt, Overlap: overlap, InFlight: len(w.requests),
+		OwnTokens: w.load.ownTotal, OwnUncached: w.load.ownFresh,
+	}
 	if w.load.usable(now, t) {
 		r := &w.load.record
 		cand.Reported, cand.Waiting, cand.WaitingUncached = true, int(r.Waiting), r.Uncached
+		cand.KnowsUncached = r.HasUncached
 		cand.Usage, cand.Rate = r.Usage, r.Rate
 	}
 	return cand
@@ -140,7 +144,7 @@ func (c *Core) begin(now int64, w *Worker, ask Ask, rank, overlap int, branch st
 	w.requests = append(w.requests, r)
 	w.held.Add(1)
 	w.dispatches++
-	w.load.sent(now, r.tokens)
+	w.load.sent(now, r.tokens, r.uncached)
 	c.show(now, w)
 	return r
 }

@@ -12,10 +12,11 @@ const (
 	PowerOfTwo = "power_of_two"
 	LeastLoad  = "least_load"
 	CacheAware = "cache_aware"
+	Reference  = "reference_cost"
 )
 
 // Names is the closed list.
-var Names = []string{RoundRobin, Random, PowerOfTwo, LeastLoad, CacheAware}
+var Names = []string{RoundRobin, Random, PowerOfTwo, LeastLoad, CacheAware, Reference}
 
 // Branches of a decision: why this candidate.
 const (
@@ -27,6 +28,11 @@ const (
 
 // Candidate is one worker that may be chosen, as the policy sees it.
 type Candidate struct {
+	// URL tells candidates apart where ties are not drawn.
+	URL string
+	// Prompt is the request's length in tokens, BlockSize the worker's block in tokens; both may be 0, not
+	// known.
+	Prompt, BlockSize int
 	// Overlap is the number of leading tokens of the request that the worker caches.
 	Overlap int
 	// InFlight are the gateway's own requests placed there and not ended.
@@ -34,15 +40,18 @@ type Candidate struct {
 	// Reported says that the record below is fresh enough to be used.
 	Reported bool
 	// Waiting requests and WaitingUncached tokens in the engine's queue; WaitingUncached 0 = not
-	// reported (or none), then Waiting is priced.
+	// reported (or none, which KnowsUncached tells apart), then Waiting is priced.
 	Waiting         int
 	WaitingUncached int64
+	KnowsUncached   bool
 	// Usage is the used share of the KV pool, 0..1.
 	Usage float64
 	// Rate is the engine's generation rate, tokens/s; 0 = not reported.
 	Rate float64
 	// OwnTokens are prompt tokens dispatched there that the record cannot contain yet.
 	OwnTokens int64
+	// OwnUncached are those of OwnTokens that were not expected to be cached there.
+	OwnUncached int64
 }
 
 // Choice is a decision: an index into the candidates and the branch that led there.
@@ -87,6 +96,8 @@ func (p *Picker) Pick(cands []Candidate) Choice {
 		return Choice{p.twoChoices(cands), BranchLoad}
 	case LeastLoad:
 		return Choice{p.leastWait(cands, p.pool), BranchLoad}
+	case Reference:
+		return referenceCost(cands)
 	default:
 		return p.cacheAware(cands)
 	}
