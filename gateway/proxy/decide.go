@@ -89,6 +89,12 @@ func mayRetry(f failure, begun bool, attempts, retries int, draw func() bool) bo
 	return f == vetoed || f == refused || draw()
 }
 
+// MayMove says whether a request that the fleet ended goes to another worker: begun says that bytes of an
+// answer have reached the client, attempts counts the one that was ended, retries are those allowed.
+func MayMove(begun bool, attempts, retries int) bool {
+	return mayRetry(vetoed, begun, attempts, retries, nil)
+}
+
 // explain is the gateway's own answer to a request whose last attempt failed.
 func (f failure) explain(worker string, err error) *apiError {
 	switch f {

@@ -119,8 +119,8 @@ func TestTailKeepsTheEnd(t *testing.T) {
 
 func TestPredictedLeavesTheLastTokenOut(t *testing.T) {
 	for _, c := range []struct{ overlap, n, want int }{{0, 0, 0}, {32, 40, 32}, {32, 32, 16}, {48, 33, 32}, {16, 1, 0}} {
-		if got := predicted(c.overlap, c.n, 16); got != c.want {
-			t.Errorf("predicted(%d, %d) = %d, want %d", c.overlap, c.n, got, c.want)
+		if got := Predicted(c.overlap, c.n, 16); got != c.want {
+			t.Errorf("Predicted(%d, %d) = %d, want %d", c.overlap, c.n, got, c.want)
 		}
 	}
 }

@@ -116,7 +116,7 @@ func (x *exchange) place(cancel context.CancelCauseFunc) (*fleet.Request, http.R
 	ask := fleet.Ask{Tokens: len(x.in.ids), Streamed: x.in.stream, Tried: x.tried, End: cancel}
 	s := x.p.lookup(x.in)
 	if s != nil {
-		ask.Score = s.of
+		ask.Score = s.Of
 	}
 	guard, transport, err := x.p.opts.Fleet.Place(ask)
 	x.p.metrics.decision.Observe(time.Since(start).Seconds())
@@ -135,7 +135,7 @@ func (x *exchange) routed(guard *fleet.Request) {
 	h := x.w.Header()
 	h.Set(headerWorker, guard.Worker.ID)
 	h.Set(headerRank, strconv.Itoa(guard.Rank))
-	h.Set(headerPredicted, strconv.Itoa(predicted(guard.Overlap, len(x.in.ids), guard.Worker.Spec.KVBlockSize)))
+	h.Set(headerPredicted, strconv.Itoa(Predicted(guard.Overlap, len(x.in.ids), guard.Worker.Spec.KVBlockSize)))
 	h.Set(headerAttempts, strconv.Itoa(x.attempts))
 }
 

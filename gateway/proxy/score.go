@@ -6,29 +6,46 @@ import (
 	"fleetdrill/internal/tokens"
 )
 
-// scores is what the index says about one prompt, per block size of the fleet (nearly always one).
-type scores struct {
+// Scores is what the index says about one prompt, per block size of the fleet (nearly always one). The zero
+// value says nothing.
+type Scores struct {
 	sizes  []int
 	bySize []index.Scores
 }
 
+// Look asks the index for a prompt's chain at a block size, in tokens.
+func (s *Scores) Look(ix index.Index, size int, chain []uint64) {
+	s.sizes = append(s.sizes, size)
+	s.bySize = append(s.bySize, ix.Lookup(chain, s.spare(len(s.sizes)-1)))
+}
+
+// spare is the memory of an earlier answer at this place, if Reset left one.
+func (s *Scores) spare(i int) index.Scores {
+	if i < cap(s.bySize) {
+		return s.bySize[:i+1][i]
+	}
+	return nil
+}
+
+// Reset forgets the prompt and keeps the memory.
+func (s *Scores) Reset() { s.sizes, s.bySize = s.sizes[:0], s.bySize[:0] }
+
 // lookup hashes the prompt's blocks and asks the index. Nil when there is nothing to ask.
-func (p *Proxy) lookup(in prompt) *scores {
+func (p *Proxy) lookup(in prompt) *Scores {
 	if p.opts.Index == nil || len(in.ids) == 0 {
 		return nil
 	}
 	ns := tokens.Namespace("", "", in.salt)
-	s := &scores{sizes: p.opts.Fleet.BlockSizes()}
-	for _, size := range s.sizes {
-		chain := tokens.AppendChain(make([]uint64, 0, len(in.ids)/size), in.ids, size, ns)
-		s.bySize = append(s.bySize, p.opts.Index.Lookup(chain, nil))
+	s := new(Scores)
+	for _, size := range p.opts.Fleet.BlockSizes() {
+		s.Look(p.opts.Index, size, tokens.AppendChain(make([]uint64, 0, len(in.ids)/size), in.ids, size, ns))
 	}
 	p.lookups.Add(1)
 	return s
 }
 
-// of is the worker's best rank and the leading tokens that it caches.
-func (s *scores) of(w *fleet.Worker) (rank, overlap int) {
+// Of is the worker's best rank and the leading tokens that it caches.
+func (s *Scores) Of(w *fleet.Worker) (rank, overlap int) {
 	for i, size := range s.sizes {
 		if size != w.Spec.KVBlockSize {
 			continue
@@ -42,9 +59,9 @@ func (s *scores) of(w *fleet.Worker) (rank, overlap int) {
 	return rank, overlap
 }
 
-// predicted is how many of n prompt tokens an engine that caches overlap of them will report as cached:
+// Predicted is how many of n prompt tokens an engine that caches overlap of them will report as cached:
 // whole blocks, and never the whole prompt, because the last token is always computed.
-func predicted(overlap, n, blockSize int) int {
+func Predicted(overlap, n, blockSize int) int {
 	if n == 0 {
 		return 0
 	}
