@@ -28,17 +28,35 @@ type Run struct {
 
 // Write leaves verdict.json, junit.xml, timeline.txt, timeline.svg and report.html in an existing folder.
 func Write(dir string, r Run) error {
-	p := layOut(r)
-	files := []struct {
-		name  string
-		write func(io.Writer) error
-	}{
-		{"verdict.json", func(w io.Writer) error { return writeVerdict(w, r.Drill) }},
+	err := writeFiles(dir, []file{
+		{VerdictFile, func(w io.Writer) error { return writeVerdict(w, r.Drill) }},
 		{"junit.xml", func(w io.Writer) error { return WriteJUnit(w, []judge.Drill{r.Drill}) }},
+	})
+	if err != nil {
+		return err
+	}
+	return WritePages(dir, r)
+}
+
+// WritePages leaves only what is drawn from the verdict: timeline.txt, timeline.svg and report.html.
+func WritePages(dir string, r Run) error {
+	p := layOut(r)
+	return writeFiles(dir, []file{
 		{"timeline.txt", func(w io.Writer) error { return writeText(w, r) }},
 		{"timeline.svg", func(w io.Writer) error { return writeSVG(w, p) }},
-		{"report.html", func(w io.Writer) error { return writeHTML(w, r, p) }},
-	}
+		{PageFile, func(w io.Writer) error { return writeHTML(w, r, p) }},
+	})
+}
+
+// file is one file to write and what prints it.
+type file struct {
+	name  string
+	write func(io.Writer) error
+}
+
+// writeFiles renders each file before it touches the old one: an error in a template must not leave half a
+// page behind.
+func writeFiles(dir string, files []file) error {
 	for _, f := range files {
 		var b bytes.Buffer
 		if err := f.write(&b); err != nil {
@@ -80,7 +98,7 @@ func Summary(d judge.Drill) string {
 		}
 	}
 	if d.RunDir != "" {
-		fmt.Fprintf(&b, "  report   %s\n", filepath.Join(d.RunDir, "report.html"))
+		fmt.Fprintf(&b, "  report   %s\n", filepath.Join(d.RunDir, PageFile))
 	}
 	return b.String()
 }
