@@ -29,7 +29,7 @@ func (j *judging) look(x scenario.Expectation, m record.Interval, limit int64) s
 		if s.ReceivedNs > limit {
 			break
 		}
-		switch r := x.That.At(j.env, k, m.Hi); r.Truth {
+		switch r := x.That.After(j.env, k, m); r.Truth {
 		case predicate.False:
 			out.first, out.falseK = -1, k
 		case predicate.True:

@@ -103,7 +103,7 @@ func (j *judging) at(x scenario.Expectation, w window, k int) (predicate.Result,
 // that says how much room there was.
 func (sc *scan) keepWorst(r predicate.Result, want predicate.Truth) {
 	if want == predicate.False {
-		r.Margin = -r.Margin
+		r.Margin = 0 - r.Margin // and not -r.Margin, which prints a -0
 	}
 	if !math.IsNaN(r.Value) && (math.IsNaN(sc.worst.Margin) || r.Margin < sc.worst.Margin) {
 		sc.worst = r

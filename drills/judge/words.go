@@ -27,10 +27,12 @@ func (j *judging) phrase(x *predicate.Expr) phrase {
 	switch {
 	case ok && series == "routable" && w != "" && negated:
 		return phrase{worker: w, became: w + " left routing", still: w + " was still routable",
-			held: w + " stayed out of routing", broken: w + " was routable again"}
+			held: w + " stayed out of routing", broken: w + " was routable again",
+			isTrue: w + " was not routable", isFalse: w + " was always routable"}
 	case ok && series == "routable" && w != "":
 		return phrase{worker: w, became: w + " was routable again", still: w + " was still not routable",
-			held: w + " stayed routable", broken: w + " was not routable"}
+			held: w + " stayed routable", broken: w + " was not routable",
+			isTrue: w + " was routable", isFalse: w + " was never routable"}
 	case x.String() == "hung_streams > 0":
 		return phrase{became: "a client stream hung", still: "no client stream had hung", isTrue: "a client stream hung", isFalse: "no client stream hung"}
 	}
@@ -76,7 +78,8 @@ func (j *judging) show(text string) string {
 
 // pastTense says what a fault did to its target.
 var pastTense = map[string]string{"kill": "was killed", "term": "was told to end", "stop": "was stopped", "restart": "was restarted",
-	"partition": "was cut off", "listener": "lost its listener", "starve": "was starved"}
+	"partition": "was cut off", "listener": "lost its listener", "starve": "was starved", "pause": "was paused", "wedge": "was wedged",
+	"drop_batches": "left out batches", "restart_publisher": "restarted its publisher"}
 
 // since names a mark as an event: "it was killed" when the sentence is about the target already.
 func (j *judging) since(m predicate.Mark, subject string) string {
@@ -97,6 +100,8 @@ func (j *judging) since(m predicate.Mark, subject string) string {
 	switch {
 	case what == "effective" && who != "" && pastTense[kind] != "":
 		return who + " " + pastTense[kind]
+	case what == "healed" && target != "" && (kind == scenario.FaultDropBatches || kind == scenario.FaultRestartPublisher):
+		return "the next batch of " + target
 	case what == "healed" && target != "":
 		return "the fault on " + target + " was healed"
 	case what == "seen":

@@ -59,6 +59,15 @@ func (x *Expr) At(e *Env, k int, from int64) Result {
 	return evaluator{env: e, k: k, lo: from, hi: e.rec.Samples[k].ReceivedNs}.node(x.root).result()
 }
 
+// After evaluates at sample k what has come of a mark: streams count from its end, counters from the last
+// sample before it.
+func (x *Expr) After(e *Env, k int, mark record.Interval) Result {
+	if k < 0 || k >= len(e.rec.Samples) {
+		return unknown("there is no sample yet").result()
+	}
+	return evaluator{env: e, k: k, lo: mark.Hi, hi: e.rec.Samples[k].ReceivedNs, mark: &mark}.node(x.root).result()
+}
+
 // Over evaluates on the aggregate over the window [from, to]: streams, counters and reducers cover the
 // window, a bare gauge is taken at its end.
 func (x *Expr) Over(e *Env, from, to int64) Result {
@@ -99,8 +108,8 @@ type evaluator struct {
 	// holder is the worker or rank that a surrounding lift has reached; except the ones left out.
 	holder string
 	except []string
-	// at is set inside `x at M`.
-	at *record.Interval
+	// at is set inside `x at M`; mark is the mark from which an `after` counts.
+	at, mark *record.Interval
 }
 
 func (ev evaluator) node(n node) value {
@@ -144,12 +153,11 @@ func (ev evaluator) path(n *path) value {
 func (ev evaluator) call(n *call) value {
 	name, steady := strings.CutPrefix(n.name, steadyPrefix)
 	if steady {
-		from, ok1 := ev.env.marks["steady.start"]
-		to, ok2 := ev.env.marks["steady.end"]
-		if !ok1 || !ok2 {
+		in, ok := ev.steady(n)
+		if !ok {
 			return unknown("the steady window has not ended")
 		}
-		ev.lo, ev.hi, ev.window, ev.k = from.Hi, to.Lo, true, ev.env.lastSample(to.Lo)
+		ev = in
 	}
 	if _, ok := catalogue[n.name]; ok && n.worker != nil && n.of == "" {
 		w := ev.env.Worker(n.worker.name)
@@ -169,4 +177,19 @@ func (ev evaluator) call(n *call) value {
 		return ev.lift(name, n.arg)
 	}
 	return ev.overTime(name, func(ev evaluator) value { return ev.node(n.arg) })
+}
+
+// steady moves an evaluation into the steady window. A stream is taken from the start of the load: a window
+// of 3 s has too few requests for a p99, and what precedes the window is the same load on the same fleet.
+func (ev evaluator) steady(n *call) (evaluator, bool) {
+	from, ok1 := ev.env.marks["steady.start"]
+	to, ok2 := ev.env.marks["steady.end"]
+	if !ok1 || !ok2 {
+		return ev, false
+	}
+	ev.lo, ev.hi, ev.window, ev.k, ev.mark = from.Hi, to.Lo, true, ev.env.lastSample(to.Lo), nil
+	if n.of != "" || isStream(n) {
+		ev.lo = ev.env.loadStart()
+	}
+	return ev, true
 }

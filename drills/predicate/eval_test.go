@@ -17,8 +17,9 @@ func interval(lo, hi float64) record.Interval {
 	return record.Interval{Lo: int64(lo * 1e9), Hi: int64(hi * 1e9)}
 }
 
-// TestStories runs testdata/*: `run` builds a record, `over from=A to=B`, `at k=SECONDS [from=A]` and
-// `live` evaluate each line of their input, `check` reports what is wrong with each line.
+// TestStories runs testdata/*: `run` builds a record, `over from=A to=B`, `at k=SECONDS [from=A]`,
+// `after k=SECONDS mark=LO hi=HI` and `live` evaluate each line of their input, `check` reports what is wrong
+// with each line.
 func TestStories(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		rec := &record.Record{}
@@ -51,6 +52,9 @@ func answer(t *testing.T, d *datadriven.TestData, rec *record.Record, line strin
 		return show(x.Over(env, argSeconds(t, d, "from"), argSeconds(t, d, "to")))
 	case "at":
 		return show(x.At(env, env.lastSample(argSeconds(t, d, "k")+10_000_000), argSeconds(t, d, "from")))
+	case "after":
+		mark := interval(float64(argSeconds(t, d, "mark"))/1e9, float64(argSeconds(t, d, "hi"))/1e9)
+		return show(x.After(env, env.lastSample(argSeconds(t, d, "k")+10_000_000), mark))
 	case "live":
 		return show(x.Live(env))
 	case "check":

@@ -1,6 +1,7 @@
 package predicate
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -25,6 +26,27 @@ func (e *Expr) Marks() []string {
 				add("steady.start")
 				add("steady.end")
 			}
+		}
+	})
+	return out
+}
+
+// SteadyNeeds lists the conditions that a steady state must meet before the quantiles of it that the
+// predicate names are known, such as count(ttft) >= 100.
+func (e *Expr) SteadyNeeds() []string {
+	var out []string
+	walk(e.root, func(n node) {
+		c, ok := n.(*call)
+		if !ok || !strings.HasPrefix(c.name, steadyPrefix) {
+			return
+		}
+		q, isQuantile := quantiles[strings.TrimPrefix(c.name, steadyPrefix)]
+		if s, ok := streamOf(c); ok && isQuantile {
+			need := fmt.Sprintf("count(%s) >= %d", s.Name, q.min)
+			if c.worker != nil {
+				need = fmt.Sprintf("count(%s of %s) >= %d", s.Name, c.worker.name, q.min)
+			}
+			out = append(out, need)
 		}
 	})
 	return out

@@ -21,7 +21,7 @@ func (ev evaluator) moment(n *moment) value {
 		return unknown("mark %s has not come", n.mark.Name)
 	}
 	if n.op == "since" {
-		ev.lo = at.Hi
+		ev.lo, ev.mark = at.Hi, &at
 		return ev.node(n.x)
 	}
 	return ev.bracket(n.x, at)

@@ -53,7 +53,7 @@ func (ev evaluator) series(s Series, holder string) value {
 	if s.Kind == KindCounter {
 		return ev.increase(s, key)
 	}
-	v := ev.env.sampled(&ev.env.rec.Samples[ev.k], key)
+	v := ev.env.reading(s, ev.k, key)
 	v.unit = s.Unit
 	if s.Bool && v.st == stKnown {
 		return boolean(truthOf(v.lo != 0))
@@ -75,12 +75,22 @@ func (e *Env) sampled(s *record.Sample, key string) value {
 	return unknown("%s was not sampled", key)
 }
 
+// reading is a gauge at sample k. One that is read more seldom than samples are taken keeps its last
+// reading until the next one, or until that is overdue.
+func (e *Env) reading(s Series, k int, key string) value {
+	v := e.sampled(&e.rec.Samples[k], key)
+	for i := k - 1; v.st == stUnknown && i >= max(0, k-3*s.Every+1); i-- {
+		v = e.sampled(&e.rec.Samples[i], key)
+	}
+	return v
+}
+
 // increase is how much a counter grew over the samples of the window. A counter that falls has started
 // again from zero, so what it shows is all new.
 func (ev evaluator) increase(s Series, key string) value {
 	total, prev, have := 0.0, 0.0, false
 	var last value
-	for i := ev.env.firstSample(ev.lo); i <= ev.k; i++ {
+	for i := ev.base(); i <= ev.k; i++ {
 		last = ev.env.sampled(&ev.env.rec.Samples[i], key)
 		if last.st != stKnown {
 			continue
@@ -100,6 +110,15 @@ func (ev evaluator) increase(s Series, key string) value {
 		return unknown("%s was not sampled in the window", key)
 	}
 	return num(total, s.Unit)
+}
+
+// base is the sample from which counters count: the first one of the window or, after a mark, the last one
+// before it, so that what happened between the mark and the next sample is not lost.
+func (ev evaluator) base() int {
+	if ev.mark != nil {
+		return max(0, ev.env.lastSample(ev.mark.Lo))
+	}
+	return ev.env.firstSample(ev.lo)
 }
 
 // foldRanks combines the ranks of a worker: the sum of counts, the worst of conditions and lags.

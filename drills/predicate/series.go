@@ -41,9 +41,16 @@ type Series struct {
 	Definition string
 	// fold says how ranks combine when a worker is named: sum, min or max.
 	fold string
+	// Every is how many samples pass between two readings; 0 and 1 mean that each sample has one. In
+	// between the last reading stands, for at most three of these periods.
+	Every int
 	// derived series are computed from requests and links; the others are read from the samples.
 	derived bool
 }
+
+// MemoryEvery is how many samples pass between two looks at process memory: it moves slowly and each look
+// costs several reads of /proc.
+const MemoryEvery = 10
 
 // VetoNone is the word of the veto series while there is none.
 const VetoNone = "none"
@@ -68,20 +75,23 @@ func Catalogue() []Series {
 	}
 	fold := func(s Series, how string) Series { s.fold = how; return s }
 	derive := func(s Series) Series { s.derived = true; return s }
+	slow := func(s Series) Series { s.Every = MemoryEvery; return s }
 
 	all := []Series{
 		flag("routable", PerWorker, state, "may a request be placed on it now"),
 		text("veto", PerWorker, state, "why it may not be placed on; none when there is no veto", append([]string{VetoNone}, contract.VetoReasons...)...),
 		text("phase", PerWorker, state, "phase in the gateway's registry", contract.Phases...),
 		text("breaker", PerWorker, state, "state of its breaker", contract.BreakerClosed, contract.BreakerOpen, contract.BreakerHalfOpen),
+		flag("thin", PerWorker, state, "routable and its index far emptier than the fleet's"),
 		gauge("inflight", PerWorker, state, UnitNone, "requests placed and not ended"),
 		gauge("gateway_load", PerWorker, state, UnitNone, "running and waiting in the load record that the policy uses"),
 		gauge("last_contact", PerWorker, state, UnitTime, "time since the gateway last heard of it"),
 		counter("dispatches", PerWorker, state, "placements by the gateway"),
 		counter("failures", PerWorker, state, "upstream failures charged to it"),
+		counter("diverted", PerWorker, state, "requests placed on it, while thin, although another worker held their prefix"),
 		counter("requests_seen", PerFleet, state, "requests that reached the gateway"),
 		counter("lookups", PerFleet, state, "index lookups"),
-		counter("hits", PerFleet, state, "requests placed on a holder with credit"),
+		counter("hits", PerFleet, state, "requests placed with predicted credit, or diverted from a holder to a thin worker"),
 		counter("misses", PerFleet, state, "requests without a routable holder; as a stream in share(misses of w): requests with no predicted credit"),
 		counter("retries", PerFleet, state, "attempts after the first"),
 		gauge("engine_running", PerWorker, truth, UnitNone, "requests the engine runs"),
@@ -125,8 +135,8 @@ func Catalogue() []Series {
 		derive(gauge("error_rate", PerFleet, client, UnitNone, "failed / ended since load start, or in the window")),
 		derive(gauge("hung_streams", PerFleet, client, UnitNone, "streams silent for longer than max(5 s, 20x steady p99 gap) after the first byte; before it for longer than max(10 s, 5x steady p99 TTFT) and in no engine; or open 10 s after the load ended. Time in which a declared fault pauses the serving engine does not count")),
 
-		gauge("gateway_rss", PerFleet, "gopsutil", UnitBytes, "resident memory of the gateway"),
-		gauge("worker_rss", PerWorker, "gopsutil", UnitBytes, "resident memory of the worker's process"),
+		slow(gauge("gateway_rss", PerFleet, "gopsutil", UnitBytes, "resident memory of the gateway")),
+		slow(gauge("worker_rss", PerWorker, "gopsutil", UnitBytes, "resident memory of the worker's process")),
 	}
 	for _, cause := range contract.ResyncCauses {
 		all = append(all, counter("resyncs."+cause, PerRank, state, "resyncs of this cause"))

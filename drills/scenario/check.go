@@ -66,6 +66,7 @@ func (c *checker) run() {
 	c.timeline()
 	c.loads()
 	c.expectations()
+	c.steadyQuantiles()
 	c.controls()
 	c.targets()
 }
@@ -210,6 +211,26 @@ func (c *checker) steady() {
 	for i, x := range c.s.Steady.Require {
 		if require.Kind == yaml.SequenceNode && i < len(require.Content) && len(require.Content) == len(c.s.Steady.Require) {
 			c.predicate(require.Content[i], x)
+		}
+	}
+}
+
+// steadyQuantiles adds to the steady state what the quantiles of it that rules name need, so that it goes
+// on until there are enough requests.
+func (c *checker) steadyQuantiles() {
+	have := map[string]bool{}
+	for _, x := range c.s.Steady.Require {
+		have[x.String()] = true
+	}
+	for _, x := range c.s.Expect {
+		if x.That == nil {
+			continue
+		}
+		for _, need := range x.That.SteadyNeeds() {
+			if e, err := predicate.Parse(need); err == nil && !have[need] {
+				have[need] = true
+				c.s.Steady.Require = append(c.s.Steady.Require, e)
+			}
 		}
 	}
 }
