@@ -90,6 +90,7 @@ type Worker struct {
 	progress                progress
 	breaker                 breaker
 	load                    load
+	warmth                  warmth
 	requests                []*Request
 	probe                   *Request
 	dispatches, failures    int64
@@ -103,9 +104,14 @@ type Core struct {
 	byID        map[string]*Worker
 	actions     []Action
 	lastTick    int64
-	cands       []policy.Candidate
-	refs        []*Worker
-	ranks       []int
+	warmup      policy.Warmup
+	herd        herd
+	// Scratch, reused.
+	cands []policy.Candidate
+	refs  []*Worker
+	ranks []int
+	sizes []int
+	fills []float64
 }
 
 // NewCore makes an empty fleet.
@@ -134,6 +140,7 @@ func (c *Core) Add(now int64, spec contract.WorkerSpec, holders []index.Holder) 
 		return nil, fmt.Errorf("worker %q is registered already", spec.ID)
 	}
 	w := &Worker{ID: spec.ID, URL: spec.URL, Spec: spec, Holders: holders, phase: contract.PhaseStarting, lastContact: now}
+	w.admit(now)
 	w.nextPing = now
 	// Polls of a fleet registered in one go are spread over the period (37 is prime to it).
 	w.nextPoll = now + int64(len(c.workers))*37*int64(time.Millisecond)%int64(c.timing.Load)

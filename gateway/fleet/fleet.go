@@ -132,16 +132,23 @@ func (f *Fleet) loop() {
 	}
 }
 
-// lookAtStreams notes which workers have a live event stream: only that makes silence of it telling.
+// lookAtStreams notes which workers have a live event stream, since only that makes silence of it telling,
+// and how much the index holds for each.
 func (f *Fleet) lookAtStreams() {
 	now := clock.MonoNs()
+	blocks := map[*Worker]int{}
 	for w, streams := range f.streams() {
 		live := false
 		for _, s := range streams {
-			live = live || s.State(now).Stream == contract.StreamLive
+			state := s.State(now)
+			live = live || state.Stream == contract.StreamLive
+			blocks[w] += state.Blocks
 		}
 		w.SetEventsLive(live)
 	}
+	f.do(func(now int64) {
+		f.core.Weigh(now, func(w *Worker) (int, bool) { n, known := blocks[w]; return n, known })
+	})
 }
 
 func (f *Fleet) streams() map[*Worker][]Stream {

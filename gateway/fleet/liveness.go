@@ -77,7 +77,7 @@ func (c *Core) contact(at int64, w *Worker) {
 	w.lastContact = max(w.lastContact, at)
 	if w.partitioned > 0 {
 		w.partitioned = 0
-		c.readmit(w)
+		c.readmit(at, w)
 	}
 }
 
@@ -85,17 +85,18 @@ func (c *Core) contact(at int64, w *Worker) {
 func (c *Core) healthy(now int64, w *Worker) {
 	if w.dead > 0 {
 		w.dead = 0
-		c.readmit(w)
+		c.readmit(now, w)
 	}
 	if w.phase == contract.PhaseStarting {
 		c.actions = append(c.actions, Action{Kind: Contacted, Worker: w})
 	}
-	c.setPhase(now, w, contract.PhaseReady)
+	c.ready(now, w)
 }
 
 // readmit gives a returned worker a clean start: what is remembered of its load and its failures belongs
 // to the time before.
-func (c *Core) readmit(w *Worker) {
+func (c *Core) readmit(now int64, w *Worker) {
+	w.admit(now)
 	w.breaker = breaker{}
 	w.load = load{}
 	w.progress = progress{}

@@ -11,6 +11,7 @@ type Record struct {
 	Rate             float64 // generation rate, tokens/s; 0 = not reported
 	Steps            int64
 	HasSteps         bool
+	Pool             int // KV blocks of the engine; 0 = not reported
 }
 
 // maxOwn bounds the dispatches kept per worker; beyond it the oldest are forgotten.
@@ -90,6 +91,9 @@ func (c *Core) PollDone(now, asked int64, w *Worker, answered bool, r *Record) {
 		return
 	}
 	c.contact(now, w)
+	if r != nil && r.Pool > 0 {
+		w.warmth.pool = r.Pool
+	}
 	if r != nil && w.load.take(asked, *r, len(w.requests) > 0) {
 		c.moved(now, w)
 	}

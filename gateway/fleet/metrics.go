@@ -26,6 +26,10 @@ func ParseMetrics(text []byte) (Record, error) {
 		if !ok {
 			continue
 		}
+		if name == "vllm:cache_config_info" {
+			r.Pool += label(line, "num_gpu_blocks")
+			continue
+		}
 		switch name {
 		case "vllm:num_requests_running":
 			r.Running += int64(value)
@@ -48,6 +52,25 @@ func ParseMetrics(text []byte) (Record, error) {
 	}
 	return r, nil
 }
+
+// label is the whole number that a label of a sample holds, 0 when there is none: engines give some
+// figures as labels of a constant.
+func label(line []byte, name string) int {
+	for _, before := range []string{"{", ","} {
+		_, rest, found := bytes.Cut(line, []byte(before+name+`="`))
+		if !found {
+			continue
+		}
+		digits, _, _ := bytes.Cut(rest, []byte{'"'})
+		if n, err := strconv.Atoi(string(digits)); err == nil && n > 0 && n <= maxPool {
+			return n
+		}
+	}
+	return 0
+}
+
+// maxPool is far above any engine's pool, blocks, and far below what overflows a sum.
+const maxPool = 1e9
 
 // maxGauge is far above any count an engine can report and far below what overflows an int64.
 const maxGauge = 1e15

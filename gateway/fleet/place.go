@@ -34,6 +34,8 @@ type Request struct {
 	Rank    int
 	Overlap int
 	Branch  string
+	// Held says that some routable worker caches a prefix of the prompt.
+	Held bool
 
 	blocked atomic.Bool // the client does not read: nothing is owed
 
@@ -63,14 +65,15 @@ const (
 // probe; the policy chooses among the routable; with none routable, the least loaded that is not known
 // dead, because a veto steers and never refuses.
 func (c *Core) Place(now int64, ask Ask, p *policy.Picker) (*Request, error) {
+	c.herd.forget(now)
+	c.gather(now, ask, func(w *Worker) bool { return c.routable(now, w) })
 	if w := c.probeDue(ask); w != nil {
 		r := c.begin(now, w, ask, 0, 0, BranchProbe)
 		w.probe = r
 		return r, nil
 	}
-	c.gather(now, ask, func(w *Worker) bool { return c.routable(now, w) })
 	if len(c.cands) > 0 {
-		choice := p.Pick(c.cands)
+		choice := c.choose(now, ask, p)
 		w := c.refs[choice.Index]
 		return c.begin(now, w, ask, c.ranks[choice.Index], c.cands[choice.Index].Overlap, choice.Branch), nil
 	}
@@ -125,6 +128,7 @@ func (w *Worker) candidate(now int64, t Timing, overlap, prompt int) policy.Cand
 	cand := policy.Candidate{
 		URL: w.URL, BlockSize: w.Spec.KVBlockSize, Prompt: prompt, Overlap: overlap, InFlight: len(w.requests),
 		OwnTokens: w.load.ownTotal, OwnUncached: w.load.ownFresh,
+		Thin: w.warmth.thin, Young: w.young(now), DivertedNs: w.warmth.divertedAt, Recent: w.warmth.recent,
 	}
 	if w.load.usable(now, t) {
 		r := &w.load.record
@@ -137,7 +141,7 @@ func (w *Worker) candidate(now int64, t Timing, overlap, prompt int) policy.Cand
 
 func (c *Core) begin(now int64, w *Worker, ask Ask, rank, overlap int, branch string) *Request {
 	r := &Request{
-		Worker: w, Rank: rank, Overlap: overlap, Branch: branch,
+		Worker: w, Rank: rank, Overlap: overlap, Branch: branch, Held: held(c.cands),
 		tokens: int64(ask.Tokens), uncached: int64(max(0, ask.Tokens-overlap)),
 		streamed: ask.Streamed, trial: w.breaker.take(), begun: now, slot: len(w.requests), stop: ask.End,
 	}

@@ -46,6 +46,7 @@ func (c *Core) state(now int64, w *Worker) contract.RoutingWorker {
 	s := contract.RoutingWorker{
 		ID: w.ID, URL: w.URL, Phase: w.phase, Breaker: w.breaker.name(), Routable: c.routable(now, w),
 		Inflight: int64(len(w.requests)), Dispatches: w.dispatches, Failures: w.failures,
+		Thin: c.thin(now, w), Diverted: w.warmth.diverted,
 		LastContactMs: ms(now - max(w.lastContact, w.lastByte.Load())),
 	}
 	if reason := w.veto(); reason != "" {

@@ -151,6 +151,7 @@ func (c *Core) moved(at int64, w *Worker) {
 	w.progress.last = max(w.progress.last, at)
 	if w.hung > 0 {
 		w.hung = 0
+		w.admit(at)
 		// The standstill is no measure of the worker's speed.
 		w.progress.busy, w.progress.firstedTokens, w.progress.since = 0, 0, at
 	}

@@ -24,6 +24,9 @@ const (
 	BranchSpill = "event_spill" // someone holds a prefix, but every such holder is far busier than the mean
 	BranchMiss  = "event_miss"  // nobody holds anything
 	BranchLoad  = "load"        // a policy that does not look at caches
+
+	BranchSlice  = "warmup_slice"  // a miss given to a thin or young worker
+	BranchDivert = "warmup_divert" // a hit taken from its holder to fill a thin worker
 )
 
 // Candidate is one worker that may be chosen, as the policy sees it.
@@ -52,6 +55,13 @@ type Candidate struct {
 	OwnTokens int64
 	// OwnUncached are those of OwnTokens that were not expected to be cached there.
 	OwnUncached int64
+	// Thin: its index is far emptier than the fleet's. Young: it came, or came back, a short while ago
+	// and has not grown since.
+	Thin, Young bool
+	// DivertedNs is when a hit was last diverted there, mono ns, 0 = never; Recent are the new prefixes
+	// placed there in the last HerdWindow.
+	DivertedNs int64
+	Recent     int
 }
 
 // Choice is a decision: an index into the candidates and the branch that led there.
@@ -122,12 +132,19 @@ func (p *Picker) twoChoices(cands []Candidate) int {
 // LeastInFlight is the last resort when no candidate is routable: the fewest of our own requests, ties
 // drawn.
 func (p *Picker) LeastInFlight(cands []Candidate) int {
-	best, ties := 0, 0
+	return p.leastInFlight(cands, func(*Candidate) bool { return true })
+}
+
+// leastInFlight is LeastInFlight among those that match; -1 without any.
+func (p *Picker) leastInFlight(cands []Candidate, match func(*Candidate) bool) int {
+	best, ties := -1, 0
 	for i := range cands {
-		switch d := cands[i].InFlight - cands[best].InFlight; {
-		case d < 0:
+		switch c := &cands[i]; {
+		case !match(c):
+		case best < 0 || c.InFlight < cands[best].InFlight:
 			best, ties = i, 1
-		case d == 0:
+		case c.InFlight == cands[best].InFlight:
+			// Reservoir of one: the k-th tie replaces the held one with probability 1/k.
 			if ties++; p.rng.IntN(ties) == 0 {
 				best = i
 			}

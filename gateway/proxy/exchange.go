@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"fleetdrill/gateway/fleet"
+	"fleetdrill/gateway/policy"
 	"fleetdrill/internal/clock"
 )
 
@@ -121,9 +122,10 @@ func (x *exchange) place(cancel context.CancelCauseFunc) (*fleet.Request, http.R
 	guard, transport, err := x.p.opts.Fleet.Place(ask)
 	x.p.metrics.decision.Observe(time.Since(start).Seconds())
 	if err == nil && s != nil && len(x.tried) == 0 {
-		if guard.Overlap > 0 {
+		switch {
+		case guard.Overlap > 0 || guard.Branch == policy.BranchDivert:
 			x.p.hits.Add(1)
-		} else {
+		case !guard.Held:
 			x.p.misses.Add(1)
 		}
 	}
