@@ -1,0 +1,84 @@
+package faults
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// FuzzParse: whatever is taken can be shown and taken again, and means the same.
+func FuzzParse(f *testing.F) {
+	for _, body := range []string{
+		`{"kind":"pause","for":"8s"}`,
+		`{"kind":"wedge","rank":1}`,
+		`{"kind":"drop_batches","count":20,"replay":"lose"}`,
+		`{"kind":"delay_publisher","by":"1.5s","for":"1h"}`,
+		`{"kind":"mute_publisher"}`,
+		`{"kind":"restart_publisher","cache":"empty","socket":"rebind","ahead":3}`,
+		`{"kind":"exit","code":0,"after_tokens":9}`,
+		`null`, `{"kind":null}`, `{"kind":"pause","rank":1e0}`, `{"kind":"drop_batches","count":18446744073709551617}`,
+	} {
+		f.Add([]byte(body))
+	}
+	w := Worker{Ranks: 2, Events: true}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		sp, err := Parse(body, w)
+		if err != nil {
+			return
+		}
+		shown := sp.params()
+		shown["kind"] = sp.Kind
+		again, err := json.Marshal(shown)
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := Parse(again, w)
+		if err != nil {
+			t.Fatalf("%s was taken and shown as %s: %v", body, again, err)
+		}
+		if diff := cmp.Diff(sp, back); diff != "" {
+			t.Fatalf("%s (-taken +shown):\n%s", body, diff)
+		}
+	})
+}
+
+// A worker without events has no publisher to break.
+func TestPublisherFaultsNeedAPublisher(t *testing.T) {
+	for _, kind := range kinds() {
+		body := map[string]any{"kind": kind}
+		switch kind {
+		case "drop_batches":
+			body["count"] = 1
+		case "delay_publisher":
+			body["by"] = "1s"
+		}
+		text, _ := json.Marshal(body)
+		if _, err := Parse(text, Worker{Ranks: 1, Events: true}); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+		want := kind == "pause" || kind == "wedge" || kind == "exit"
+		if _, err := Parse(text, Worker{Ranks: 1}); (err == nil) != want {
+			t.Errorf("%s without events: %v", text, err)
+		}
+	}
+}
+
+// A set remembers many faults, not all: the oldest that are over are forgotten, a live one never.
+func TestForgetsTheOldest(t *testing.T) {
+	s := New()
+	if _, err := s.Arm(0, Spec{Kind: "wedge"}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 * maxKept {
+		id, err := s.Arm(0, Spec{Kind: "pause"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Heal(0, id)
+	}
+	all := s.List(0)
+	if len(all) != maxKept || all[0].Kind != "wedge" || all[len(all)-1].ID != "f513" {
+		t.Errorf("%d faults, from %+v to %+v", len(all), all[0], all[len(all)-1])
+	}
+}
