@@ -73,6 +73,11 @@ type Request struct {
 	CacheSalt string
 	// Priority has no effect under first come, first served, which is the only policy.
 	Priority int
+	// Ref is the caller's own number for the request; its Outputs carry it.
+	Ref int
+	// Hashes, if set, are those of the prompt's full blocks as Config.Hasher makes them, worked out
+	// beforehand. They are copied by Add.
+	Hashes []blockhash.Digest
 }
 
 // StepResult is one scheduler step. Outputs and Events are valid until the next Step.
@@ -94,7 +99,9 @@ const (
 
 // Output is one sampled token of one request, or its abort (no token, Index -1).
 type Output struct {
-	ID    string
+	ID string
+	// Ref is the request's.
+	Ref   int
 	Token uint32
 	// Index counts output tokens from 0.
 	Index int

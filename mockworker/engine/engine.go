@@ -112,6 +112,19 @@ func (e *Engine) ResetPrefixCache() bool {
 	return true
 }
 
+// DropCache empties the prefix cache between two steps and tells nobody, as when the process behind it was
+// a new one. What runs is preempted, so that no block with content is left: it computes and announces
+// everything anew.
+func (e *Engine) DropCache() {
+	e.settle()
+	e.pool.clear() // before the preemptions, which book what each will find in the cache
+	for len(e.running) > 0 {
+		e.preemptLast()
+	}
+	// A clear that still waited for its step has nothing left to say.
+	e.events, e.removed, e.handedOut = e.events[:0], e.removed[:0], false
+}
+
 // Load is a snapshot; requests that produced their last output count as running until the next Step.
 func (e *Engine) Load() Load {
 	return Load{
@@ -142,6 +155,19 @@ func (e *Engine) Match(ids []uint32, lora, salt string) int {
 		}
 		parent, extra.CacheSalt = hash, ""
 	}
+}
+
+// MatchHashes is Match for a prompt whose blocks are hashed already.
+func (e *Engine) MatchHashes(hashes []blockhash.Digest) int {
+	if !e.cfg.EnablePrefixCaching {
+		return 0
+	}
+	for n := range hashes {
+		if e.pool.table.first(&hashes[n]) == nullBlock {
+			return n
+		}
+	}
+	return len(hashes)
 }
 
 // Blocks yields every distinct hash in the prefix cache, in no particular order that callers may rely on,

@@ -25,6 +25,7 @@ func TestEngineProperties(t *testing.T) {
 			"add":   m.add,
 			"abort": m.abort,
 			"reset": m.reset,
+			"drop":  m.drop,
 			"step":  m.step,
 			"steps": func(t *rapid.T) {
 				for range 5 {
@@ -132,6 +133,21 @@ func (m *model) reset(t *rapid.T) {
 			t.Fatalf("block %v after a reset", b)
 		}
 	}
+}
+
+// drop: nothing is cached or running, no event ever tells of what was, and whoever ran waits.
+func (m *model) drop(t *rapid.T) {
+	m.e.DropCache()
+	clear(m.copies)
+	m.clearBy = false
+	for b := range m.e.Blocks {
+		t.Fatalf("block %v after a drop", b)
+	}
+	if l := m.e.Load(); l.Running != 0 || l.KVUsage != 0 || l.Waiting != len(m.live) {
+		t.Fatalf("%+v after a drop, %d requests live", l, len(m.live))
+	}
+	m.checkPool(t)
+	m.checkLoad(t)
 }
 
 func (m *model) step(t *rapid.T) {

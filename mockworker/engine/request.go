@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"slices"
+
 	"github.com/zeebo/xxh3"
 
 	"fleetdrill/internal/tokens"
@@ -15,6 +17,7 @@ type request struct {
 	lora, salt string
 	loraID     *int
 	namespace  uint64
+	ref        int
 	// draw seeds the output tokens.
 	draw uint64
 
@@ -47,10 +50,15 @@ func newRequest(now int64, r Request, seed uint64) *request {
 		namespace: tokens.Namespace("", r.LoRAName, r.CacheSalt),
 		draw:      xxh3.HashStringSeed(r.ID, seed),
 		prompt:    len(r.Tokens),
+		ref:       r.Ref,
+		hashes:    slices.Clone(r.Hashes),
 		stats:     RequestStats{Arrival: now, Prompt: len(r.Tokens)},
 	}
 	if r.LoRAName != "" {
 		q.loraID = &r.LoRAID
+	}
+	for n := range q.hashes {
+		q.extendKeys(n)
 	}
 	q.tokens = append(make([]uint32, 0, len(r.Tokens)+min(r.MaxTokens, outputRoom)), r.Tokens...)
 	return q

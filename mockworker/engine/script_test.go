@@ -47,6 +47,9 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 		return s.load()
 	case "match":
 		return s.match(t, d)
+	case "drop-cache":
+		s.e.DropCache()
+		return "ok"
 	case "reset":
 		return strconv.FormatBool(s.e.ResetPrefixCache())
 	}

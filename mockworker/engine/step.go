@@ -53,7 +53,7 @@ func (e *Engine) dropAborted() {
 		delete(e.byID, q.id)
 		e.counters.FinishedAbort++
 		e.outputs = append(e.outputs, Output{
-			ID: q.id, Index: -1, Finish: FinishAbort, CachedTokens: q.stats.CachedTokens, Stats: q.finish(FinishAbort),
+			ID: q.id, Ref: q.ref, Index: -1, Finish: FinishAbort, CachedTokens: q.stats.CachedTokens, Stats: q.finish(FinishAbort),
 		})
 	}
 	e.aborting = e.aborting[:0]
@@ -74,7 +74,7 @@ func (e *Engine) advance(s scheduled, until int64) {
 	}
 	token := q.nextToken()
 	q.tokens = append(q.tokens, token)
-	out := Output{ID: q.id, Token: token, Index: q.output() - 1, CachedTokens: q.stats.CachedTokens}
+	out := Output{ID: q.id, Ref: q.ref, Token: token, Index: q.output() - 1, CachedTokens: q.stats.CachedTokens}
 	if out.Index == 0 {
 		q.stats.FirstToken = until
 		e.counters.PromptTokens += int64(q.prompt)
