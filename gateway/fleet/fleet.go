@@ -36,6 +36,8 @@ type Stream interface {
 	WriteDump(w io.Writer) error
 	Nudge()
 	WorkerDead()
+	// Handicap is called with the whole set of handicaps that are on (contract.Handicaps).
+	Handicap(on []string)
 	Close()
 }
 
@@ -65,11 +67,12 @@ type Fleet struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // the loop, pings and polls
 
-	mu      sync.Mutex // guards core, the picker, free and next
-	core    *Core
-	free    []index.Holder
-	next    index.Holder
-	members map[*Worker]*member // of registered workers; guarded by mu
+	mu        sync.Mutex // guards core, the picker and all below
+	core      *Core
+	free      []index.Holder
+	next      index.Holder
+	members   map[*Worker]*member // of registered workers
+	handicaps []string            // switched on
 
 	watchMu  sync.Mutex                                   // guards watchers; never held together with mu
 	watchers map[chan contract.RoutingEvent]*atomic.Int64 // counts what a watcher missed
@@ -106,6 +109,12 @@ func (f *Fleet) Close() {
 		m.close()
 	}
 	f.prober.close()
+}
+
+func (m *member) handicap(on []string) {
+	for _, s := range m.streams {
+		s.Handicap(on)
+	}
 }
 
 func (m *member) close() {
@@ -277,6 +286,7 @@ func (f *Fleet) keepStreams(w *Worker, m *member, streams []Stream) error {
 	kept := f.members[w] == m
 	if kept {
 		m.streams = streams
+		m.handicap(f.handicaps)
 	}
 	f.mu.Unlock()
 	if kept {
@@ -324,9 +334,16 @@ func (f *Fleet) Remove(id string) error {
 	return nil
 }
 
-// SetLivenessOff switches the handicap of that name.
-func (f *Fleet) SetLivenessOff(on bool) {
-	f.do(func(now int64) { f.core.SetLivenessOff(now, on) })
+// SetHandicaps switches on exactly those of the list (contract.Handicaps), now and for workers to come.
+func (f *Fleet) SetHandicaps(on []string) {
+	f.do(func(now int64) {
+		f.handicaps = on
+		f.core.SetLivenessOff(now, slices.Contains(on, contract.HandicapLivenessOff))
+		f.core.SetNoThinSlice(slices.Contains(on, contract.HandicapNoThinSlice))
+		for _, m := range f.members {
+			m.handicap(on)
+		}
+	})
 }
 
 // Place chooses a worker for a request and takes the guard; End gives it back. The transport is the one

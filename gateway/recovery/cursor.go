@@ -18,6 +18,7 @@ const (
 // `last` is the last sequence number applied, -1 before the first of an incarnation.
 type cursor struct {
 	replayable bool // there is a replay to ask
+	handicaps
 
 	last    int64
 	epoch   int64
@@ -87,7 +88,7 @@ func (c *cursor) up(now int64) {
 		c.recover(now, forReconnect)
 	case c.replayable:
 		c.recover(now, forStart)
-	case c.begun && died:
+	case c.begun && died && !c.restartBlind:
 		c.restart(contract.RestartReconnect, contract.QualityExact)
 		c.setStream(contract.StreamLive)
 	default:
@@ -157,6 +158,8 @@ func (c *cursor) below(now int64, m message) {
 	case ok && known == m.hash:
 		c.counters.Duplicates++
 		c.vouch(now)
+	case c.restartBlind:
+		c.counters.Stale++
 	case c.covered(m.seq) && ok:
 		c.contradiction("stream and replay differ", m.seq)
 	case c.covered(m.seq):
@@ -188,6 +191,10 @@ func (c *cursor) above(now int64, m message) {
 		c.accept(m)
 	case !c.replayable:
 		c.doubted = false
+		c.lose(m.seq)
+		c.accept(m)
+	case c.gapRecoveryOff:
+		c.cancel() // of a probe
 		c.lose(m.seq)
 		c.accept(m)
 	default:
@@ -328,7 +335,7 @@ func (c *cursor) tick(now int64, busy bool) {
 
 // probing reports whether the end of the stream may be looked at.
 func (c *cursor) probing() bool {
-	return c.replayable && c.connected && c.stream == contract.StreamLive
+	return c.replayable && c.connected && c.stream == contract.StreamLive && !c.gapRecoveryOff
 }
 
 // deadline is when tick has something to do, in monotonic ns; 0 for never.

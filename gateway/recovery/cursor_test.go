@@ -29,6 +29,7 @@ type script struct {
 //	replay PUB SEQ[..SEQ]      batches out of the current replay call
 //	end | fail                 of the current replay call
 //	tick DURATION [busy]       lets time pass
+//	handicap [gap-recovery-off] [restart-blind]    what is switched off from now on
 //	effect [stored=N] [removed=N] [unknown=N] [count=N] [cleared]   what applying a batch did
 //	counters
 func TestCursor(t *testing.T) {
@@ -67,6 +68,8 @@ func (s *script) run(d *datadriven.TestData) error {
 		s.now += int64(dur)
 		s.c.tick(s.now, d.HasArg("busy"))
 		return err
+	case "handicap":
+		s.c.handicaps = handicaps{gapRecoveryOff: d.HasArg("gap-recovery-off"), restartBlind: d.HasArg("restart-blind")}
 	case "effect":
 		s.effect(d)
 	case "live", "replay":

@@ -122,7 +122,7 @@ func (c *cursor) replayed(now, id int64, m message) {
 // compare checks a replayed batch that is applied already.
 func (c *cursor) compare(m message) {
 	switch known, ok := c.history.get(m.seq); {
-	case ok && known != m.hash:
+	case ok && known != m.hash && !c.restartBlind:
 		c.restart(contract.RestartReplay, contract.QualityExact)
 		// The subscription may still bring batches of the publisher that is gone. A fresh one cannot.
 		c.resubscribe()
@@ -227,6 +227,8 @@ func (c *cursor) emptyAnswer(now int64) {
 		c.giveUp(now) // it published above our cursor and does not remember: at fault
 	case waiting:
 		c.send(now)
+	case c.restartBlind:
+		c.finish(now)
 	default:
 		c.restart(contract.RestartEmpty, contract.QualityExact)
 		c.resubscribe()

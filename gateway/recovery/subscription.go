@@ -73,6 +73,8 @@ type Subscription struct {
 	core
 	lagMs float64
 
+	wanted wanted
+
 	// subMu guards sub, which the run loop replaces and Nudge uses.
 	subMu sync.Mutex
 	sub   *zsock.Sub
@@ -220,6 +222,7 @@ func (s *Subscription) run() {
 func (s *Subscription) step(input func(now int64)) {
 	s.mu.Lock()
 	now := clock.MonoNs()
+	s.cursor.handicaps = s.wanted.get()
 	input(now)
 	later := s.settle()
 	if s.collected > 0 {

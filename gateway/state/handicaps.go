@@ -32,11 +32,15 @@ func (h *handicaps) set(names []string) error {
 	on = slices.Compact(on)
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	before := h.on
 	h.on = on
 	h.apply(on)
-	if len(on) > 0 {
+	switch {
+	case len(on) > 0:
 		// Loud, because a gateway that is broken on purpose must never be mistaken for a sound one.
 		h.log.Warn("HANDICAPPED: this gateway is broken on purpose", "handicaps", on)
+	case len(before) > 0:
+		h.log.Warn("no longer handicapped", "handicaps", before)
 	}
 	return nil
 }

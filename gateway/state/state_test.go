@@ -35,9 +35,10 @@ func (s *stream) WriteDump(w io.Writer) error {
 	_, err := fmt.Fprintf(w, "{\"rank\":%d}\n", s.rank)
 	return err
 }
-func (*stream) Nudge()      {}
-func (*stream) WorkerDead() {}
-func (*stream) Close()      {}
+func (*stream) Nudge()            {}
+func (*stream) WorkerDead()       {}
+func (*stream) Handicap([]string) {}
+func (*stream) Close()            {}
 
 type rig struct {
 	server  *Server
