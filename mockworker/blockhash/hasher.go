@@ -20,9 +20,10 @@ const largeInput = 2048
 
 // Hasher computes block hashes with one algorithm and seed. It is immutable and safe for concurrent use.
 type Hasher struct {
-	cbor bool
-	xx   bool
-	none Digest
+	cbor  bool
+	xx    bool
+	chain bool
+	none  Digest
 }
 
 // Extra are the extra keys of one block that this package hashes: the adapter's name in every block and
@@ -57,6 +58,9 @@ func (h *Hasher) NoneHash() Digest { return h.none }
 // Next is the hash of the block of tokens that follows parent. It does not allocate for blocks of up to
 // 256 tokens.
 func (h *Hasher) Next(parent Digest, tokens []uint32, x Extra) Digest {
+	if h.chain {
+		return nextChain64(&parent, tokens, x)
+	}
 	if inputBound(len(tokens), x) > smallInput {
 		return h.nextLarge(&parent, tokens, x)
 	}
