@@ -34,6 +34,8 @@ type Entry struct {
 
 // Head says where a fold stands.
 type Head struct {
+	// Epoch names the publisher incarnation: CLOCK_MONOTONIC ns of its beginning, 0 without one.
+	Epoch int64
 	// Seq is the last sequence number folded, -1 before the first.
 	Seq    int64
 	Blocks int
@@ -62,15 +64,11 @@ type Fold struct {
 	changes   int // block changes held by journal
 }
 
-// NewFold makes the fold of a publisher that has sent nothing, for blocks of blockSize tokens.
+// NewFold makes a fold for blocks of blockSize tokens, of a publisher that has sent nothing.
 func NewFold(blockSize int) *Fold {
-	return &Fold{
-		blockSize: blockSize,
-		announced: map[uint64]Entry{},
-		head:      Head{Seq: -1},
-		digests:   ring.New[contract.TruthDigest](DigestRing),
-		journal:   ring.New[record](JournalRing),
-	}
+	f := &Fold{blockSize: blockSize}
+	f.Restart(0)
+	return f
 }
 
 // Apply folds the payload that goes out under seq at now (monotonic ns). Sequence numbers only rise. A
@@ -83,6 +81,28 @@ func (f *Fold) Apply(seq, now int64, payload []byte) error {
 		f.skips.Undecodable++
 		events = nil
 	}
+	f.fold(seq, now, events)
+	return err
+}
+
+// Lost uses up a sequence number whose batch nobody can have: it was not sent and is in no replay. It
+// changes nothing, because announced is what a subscriber must hold that got everything there was to get.
+func (f *Fold) Lost(seq, now int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.fold(seq, now, nil)
+}
+
+// Restart begins the fold of a new publisher incarnation: nothing is announced, and the past is gone with
+// the sequence numbers that named it.
+func (f *Fold) Restart(epoch int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.announced, f.head = map[uint64]Entry{}, Head{Epoch: epoch, Seq: -1}
+	f.digests, f.journal, f.changes = ring.New[contract.TruthDigest](DigestRing), ring.New[record](JournalRing), 0
+}
+
+func (f *Fold) fold(seq, now int64, events []event) {
 	rec := record{seq: seq, monoNs: now}
 	for i := range events {
 		f.event(&rec, &events[i])
@@ -90,7 +110,6 @@ func (f *Fold) Apply(seq, now int64, payload []byte) error {
 	f.head.Seq, f.head.Blocks = seq, len(f.announced)
 	f.digests.Push(contract.TruthDigest{Seq: seq, MonoNs: now, Blocks: f.head.Blocks, Digest: contract.U64(f.head.Digest)})
 	f.keep(rec)
-	return err
 }
 
 // keep adds a record and drops the oldest ones beyond the budget of changes.

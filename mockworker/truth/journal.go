@@ -149,36 +149,40 @@ func appendStores(dst []contract.TruthStore, o *op, words []uint64) []contract.T
 // At is the announced set as it was after batch seq, from the present set and the journal undone. It
 // fails when the journal no longer reaches back that far, or seq has not been sent.
 func (f *Fold) At(seq int64) (map[uint64]Entry, Head, error) {
-	set, newer, err := f.since(seq)
+	set, newer, epoch, err := f.since(seq)
 	if err != nil {
 		return nil, Head{}, err
 	}
+	h := Head{Epoch: epoch, Seq: seq}
 	for i := len(newer) - 1; i >= 0; i-- {
 		newer[i].undo(set)
 	}
-	h := Head{Seq: seq, Blocks: len(set)}
+	h.Blocks = len(set)
 	for hash := range set {
 		h.Digest += tokens.DigestTerm(hash)
 	}
 	return set, h, nil
 }
 
-// since is a copy of the present set and the records behind seq, oldest first.
-func (f *Fold) since(seq int64) (map[uint64]Entry, []record, error) {
+// since is a copy of the present set, the records behind seq, oldest first, and the epoch of both.
+func (f *Fold) since(seq int64) (map[uint64]Entry, []record, int64, error) {
 	set, head := f.Announced()
 	if seq > head.Seq {
-		return nil, nil, fmt.Errorf("sequence %d is not sent yet: the last one is %d", seq, head.Seq)
+		return nil, nil, 0, fmt.Errorf("sequence %d is not sent yet: the last one is %d", seq, head.Seq)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.head.Epoch != head.Epoch { // restarted between the copy and now
+		return nil, nil, 0, fmt.Errorf("sequence %d was another incarnation's: the publisher has just restarted", seq)
+	}
 	newer := page(f.journal, make([]record, 0, f.journal.Len()), func(r *record) bool { return r.seq > seq })
 	for len(newer) > 0 && newer[len(newer)-1].seq > head.Seq {
 		newer = newer[:len(newer)-1] // sent between the copy and now
 	}
 	if f.journal.Len() > 0 && f.journal.At(0).seq > seq+1 {
-		return nil, nil, fmt.Errorf("sequence %d is behind the journal, which starts at %d", seq, f.journal.At(0).seq)
+		return nil, nil, 0, fmt.Errorf("sequence %d is behind the journal, which starts at %d", seq, f.journal.At(0).seq)
 	}
-	return set, newer, nil
+	return set, newer, head.Epoch, nil
 }
 
 // Journal appends to dst[:0] up to cap(dst) lines from sequence number from on, oldest first.

@@ -326,6 +326,58 @@ func TestJournalIsBoundedInChanges(t *testing.T) {
 	}
 }
 
+// A lost batch uses up its number and nothing else; what it would have stored is an orphan's parent.
+func TestLostBatchIsEmpty(t *testing.T) {
+	f := NewFold(testBlock)
+	apply := func(seq int64, ev testEvent) {
+		t.Helper()
+		if err := f.Apply(seq, seq, encode(t, ev)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	apply(0, stored(nil, run(1, testBlock), 11))
+	before := f.Head()
+	f.Lost(1, 1) // 12, behind 11
+	parent := uint64(12)
+	apply(2, stored(&parent, run(9, testBlock), 13))
+	if got := f.Head(); got.Seq != 2 || got.Blocks != before.Blocks || got.Digest != before.Digest || f.Skipped().Orphans != 1 {
+		t.Errorf("head %+v after a lost batch, before it %+v, skipped %+v", got, before, f.Skipped())
+	}
+	lines := f.Journal(0, make([]contract.TruthJournal, 0, 10))
+	if len(lines) != 3 || len(lines[1].Stored)+len(lines[1].Removed) != 0 || lines[1].Seq != 1 {
+		t.Errorf("journal %+v", lines)
+	}
+}
+
+// A restart takes set, numbers and past with it, and a past of before is refused.
+func TestRestartBeginsAnew(t *testing.T) {
+	f := NewFold(testBlock)
+	for seq := range int64(5) {
+		if err := f.Apply(seq, seq, encode(t, stored(nil, run(int(seq), testBlock), uint64(seq+1)))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.Restart(77)
+	if h := f.Head(); h != (Head{Epoch: 77, Seq: -1}) {
+		t.Errorf("head %+v", h)
+	}
+	if _, _, err := f.At(3); err == nil {
+		t.Error("a sequence number of the incarnation before is answered")
+	}
+	if d := f.Digests(0, make([]contract.TruthDigest, 0, 10)); len(d) != 0 {
+		t.Errorf("digests %+v", d)
+	}
+	if err := f.Apply(0, 9, encode(t, stored(nil, run(1, testBlock), 3))); err != nil {
+		t.Fatal(err)
+	}
+	if set, h, err := f.At(0); err != nil || len(set) != 1 || h.Epoch != 77 || h.Seq != 0 {
+		t.Errorf("%v, %+v, %v", set, h, err)
+	}
+	if j := f.Journal(0, make([]contract.TruthJournal, 0, 10)); len(j) != 1 || j[0].MonoNs != 9 {
+		t.Errorf("journal %+v", j)
+	}
+}
+
 func TestRequestLogPagesAndForgets(t *testing.T) {
 	q := NewRequests()
 	for range RequestRing + 10 {
