@@ -10,16 +10,19 @@ import (
 	"fleetdrill/drills/record"
 )
 
-//go:embed page.tmpl picture.tmpl style.css
+//go:embed page.tmpl picture.tmpl
 var pages embed.FS
+
+//go:embed style.css
+var style string
+
+// Style is the style sheet of every page: colours by state and verdict in light and dark, tables that
+// become cards on a narrow screen.
+func Style() string { return style }
 
 // templates parses the embedded pages. They are part of the binary, so an error is one of the program's.
 func templates() (*template.Template, error) {
-	css, err := pages.ReadFile("style.css")
-	if err != nil {
-		return nil, fmt.Errorf("reading the report's style: %w", err)
-	}
-	t := template.New("").Funcs(template.FuncMap{"css": func() template.CSS { return template.CSS(css) }})
+	t := template.New("").Funcs(template.FuncMap{"css": func() template.CSS { return template.CSS(style) }})
 	return t.ParseFS(pages, "page.tmpl", "picture.tmpl")
 }
 

@@ -13,8 +13,9 @@ import (
 // evenly, failed ones never.
 const maxTicks = 3000
 
-// laneState is what a sample says of a worker: the class of its segment and its words.
-func laneState(rec *record.Record, k int, w string) (class, words string) {
+// State is what sample k says of a worker: the class of its segment in style.css (up, danger, down, veto,
+// absent or hole) and its words.
+func State(rec *record.Record, k int, w string) (class, words string) {
 	s := rec.Samples[k]
 	v, known := s.Values["routable("+w+")"]
 	down := slices.Contains(s.Absent, "engine_running("+w+")")
@@ -106,7 +107,7 @@ func segments(rec *record.Record, s scale, zero int64, w string) []segment {
 		} else {
 			add(prev, t, class, words)
 		}
-		class, words = laneState(rec, k, w)
+		class, words = State(rec, k, w)
 		prev = t
 	}
 	add(prev, min(s.to, prev+rec.PeriodNs), class, words)

@@ -167,17 +167,29 @@ func span(rec *record.Record) scale {
 	return s
 }
 
-// origin is second 0 of the axis: the first fault's effect, else the end of steady, else the start.
-func origin(rec *record.Record) int64 {
+// Span is the stretch of a run that its pictures show, in CLOCK_MONOTONIC nanoseconds.
+func Span(rec *record.Record) (from, to int64) {
+	s := span(rec)
+	return s.from, s.to
+}
+
+// Origin is second 0 of a run's pictures and the name of its mark: the first fault's effect, else the end
+// of steady, else the first sample.
+func Origin(rec *record.Record) (name string, ns int64) {
 	for _, m := range rec.Marks {
 		if strings.HasSuffix(m.Name, ".effective") {
-			return m.Hi
+			return m.Name, m.Hi
 		}
 	}
 	if m, ok := mark(rec, "steady.end"); ok {
-		return m.Hi
+		return "steady.end", m.Hi
 	}
-	return span(rec).from
+	return "the first sample", span(rec).from
+}
+
+func origin(rec *record.Record) int64 {
+	_, ns := Origin(rec)
+	return ns
 }
 
 func mark(rec *record.Record, name string) (record.Interval, bool) {

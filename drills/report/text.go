@@ -49,12 +49,8 @@ func writeText(w io.Writer, r Run) error {
 
 // zeroName is the mark that times count from.
 func zeroName(rec *record.Record) string {
-	for _, m := range rec.Marks {
-		if m.Hi == origin(rec) {
-			return m.Name
-		}
-	}
-	return "the first sample"
+	name, _ := Origin(rec)
+	return name
 }
 
 type textEvent struct {
@@ -81,7 +77,7 @@ func eventsOf(r Run) []textEvent {
 func statesAt(rec *record.Record, k int, prev string) (states string, changes []string) {
 	var b strings.Builder
 	for i, w := range rec.Workers {
-		class, words := laneState(rec, k, w)
+		class, words := State(rec, k, w)
 		b.WriteString(letters[class])
 		if len(prev) == len(rec.Workers) && prev[i:i+1] != letters[class] {
 			changes = append(changes, w+" "+words)
