@@ -23,7 +23,7 @@ import (
 )
 
 func drillCommand() *cobra.Command {
-	return group("drill", "Run drills and judge them", drillRunCommand(), drillPlanCommand(), drillCleanupCommand())
+	return group("drill", "Run drills and judge them", drillRunCommand(), drillPlanCommand(), drillRecheckCommand(), drillDiffCommand(), drillCleanupCommand())
 }
 
 // drillOptions are the flags of `drill run` and `drill plan`.
