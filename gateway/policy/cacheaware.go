@@ -10,31 +10,32 @@ const (
 // cacheAware takes the holders of the deepest overlap, drops those far above the fleet's mean load, and
 // lets the expected wait decide among the rest; when the gate drops them all, the request spills to the
 // others, whose caches then grow a copy, so that a hot prefix replicates.
-func (p *Picker) cacheAware(cands []Candidate) Choice {
+//
+// Only the candidates named in pool, which must not be empty, are looked at.
+func (p *Picker) cacheAware(cands []Candidate, pool []int) Choice {
 	depth, mean := 0, 0.0
-	for i := range cands {
+	for _, i := range pool {
 		depth = max(depth, cands[i].Overlap)
 		mean += float64(cands[i].InFlight)
 	}
-	mean /= float64(len(cands))
+	mean /= float64(len(pool))
 	if depth == 0 {
-		return Choice{p.leastWait(cands, p.pool), BranchMiss}
+		return Choice{p.leastWait(cands, pool), BranchMiss}
 	}
 	keep := func(ok func(c *Candidate) bool) []int {
-		p.pool = p.pool[:0]
-		for i := range cands {
+		p.kept = p.kept[:0]
+		for _, i := range pool {
 			if ok(&cands[i]) {
-				p.pool = append(p.pool, i)
+				p.kept = append(p.kept, i)
 			}
 		}
-		return p.pool
+		return p.kept
 	}
 	if holders := keep(func(c *Candidate) bool { return c.Overlap == depth && !gated(c, mean) }); len(holders) > 0 {
 		return Choice{p.leastWait(cands, holders), BranchHit}
 	}
-	pool := keep(func(c *Candidate) bool { return !gated(c, mean) })
-	if len(pool) == 0 {
-		pool = keep(func(*Candidate) bool { return true })
+	if free := keep(func(c *Candidate) bool { return !gated(c, mean) }); len(free) > 0 {
+		pool = free
 	}
 	choice := Choice{p.leastWait(cands, pool), BranchSpill}
 	if cands[choice.Index].Overlap > 0 {

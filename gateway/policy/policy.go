@@ -77,6 +77,7 @@ type Picker struct {
 	turn uint64
 	// Scratch of a decision, reused.
 	pool  []int
+	kept  []int
 	costs []float64
 }
 
@@ -109,7 +110,7 @@ func (p *Picker) Pick(cands []Candidate) Choice {
 	case Reference:
 		return referenceCost(cands)
 	default:
-		return p.cacheAware(cands)
+		return p.cacheAware(cands, p.pool)
 	}
 }
 

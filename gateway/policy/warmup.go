@@ -30,10 +30,6 @@ type Warmup struct {
 	since      int  // misses since the last slice, counted while there is somebody to give one to
 	hits       int  // since the last diversion, counted while a worker is thin
 	sawShallow bool // a shallow one was among them
-
-	// Scratch of a decision, reused.
-	some  []Candidate
-	place []int
 }
 
 // field is what one pass over the candidates tells.
@@ -99,8 +95,10 @@ func (w *Warmup) Pick(now int64, retry bool, cands []Candidate, p *Picker) (choi
 // and idle worker looks best to every one of them.
 func (w *Warmup) pickMiss(retry bool, f field, cands []Candidate, p *Picker) Choice {
 	warming := f.warming(len(cands))
+	most := max(herdFloor, herdFactor*float64(f.recent+1)/float64(len(cands)))
+	small := func(c *Candidate) bool { return float64(c.Recent+1) <= most }
 	if !w.Starve && !retry {
-		if i := p.leastInFlight(cands, warming); i >= 0 {
+		if i := p.leastInFlight(cands, func(c *Candidate) bool { return warming(c) && small(c) }); i >= 0 {
 			w.since++
 			if !w.sliced || w.since >= max(sliceLeast, (len(cands)+1)/2) {
 				w.sliced, w.since = true, 0
@@ -108,39 +106,23 @@ func (w *Warmup) pickMiss(retry bool, f field, cands []Candidate, p *Picker) Cho
 			}
 		}
 	}
-	most := max(herdFloor, herdFactor*float64(f.recent+1)/float64(len(cands)))
-	small := func(c *Candidate) bool { return float64(c.Recent+1) <= most }
-	if choice, ok := w.among(cands, p, func(c *Candidate) bool { return small(c) && !warming(c) }); ok {
-		return choice
+	pool := p.among(cands, func(c *Candidate) bool { return small(c) && !warming(c) })
+	if len(pool) == 0 {
+		// All but the warming ones have had their share. Somebody is always below the mean.
+		pool = p.among(cands, small)
 	}
-	// All but the warming ones have had their share. Somebody is always below the mean.
-	if choice, ok := w.among(cands, p, small); ok {
-		return choice
-	}
-	return p.Pick(cands)
+	return p.cacheAware(cands, pool)
 }
 
-// among is the picker's choice among those that match, if there are any.
-func (w *Warmup) among(cands []Candidate, p *Picker, match func(*Candidate) bool) (Choice, bool) {
-	w.place = w.place[:0]
+// among fills the picker's pool with the candidates that match.
+func (p *Picker) among(cands []Candidate, match func(*Candidate) bool) []int {
+	p.pool = p.pool[:0]
 	for i := range cands {
 		if match(&cands[i]) {
-			w.place = append(w.place, i)
+			p.pool = append(p.pool, i)
 		}
 	}
-	if len(w.place) == len(cands) {
-		return p.Pick(cands), true
-	}
-	if len(w.place) == 0 {
-		return Choice{}, false
-	}
-	w.some = w.some[:0]
-	for _, i := range w.place {
-		w.some = append(w.some, cands[i])
-	}
-	choice := p.Pick(w.some)
-	choice.Index = w.place[choice.Index]
-	return choice, true
+	return p.pool
 }
 
 // divert is the thin worker that this hit goes to, or -1. Shallow hits lose least, so a deep one is taken
