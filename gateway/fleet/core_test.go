@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -21,6 +22,9 @@ type engine struct {
 	steps  int64
 	moving bool // the step counter moves between polls
 	wait   int64
+	pool   int  // blocks; 0 = the load record does not tell
+	blocks int  // that the index holds
+	events bool // there is an event stream, so that blocks means something
 }
 
 // story runs the core against scripted engines: `run` ticks it every 25 ms, answers its pings and polls as
@@ -67,7 +71,7 @@ func (s *story) command(d *datadriven.TestData) {
 	switch d.Cmd {
 	case "add": // add w1 w2
 		for i := range d.CmdArgs {
-			w, err := s.core.Add(s.now, contract.WorkerSpec{ID: arg(i)}, make([]index.Holder, 1))
+			w, err := s.core.Add(s.now, contract.WorkerSpec{ID: arg(i), KVBlockSize: 16}, make([]index.Holder, 1))
 			if err != nil {
 				fmt.Fprintln(&s.out, "error:", err)
 				continue
@@ -88,6 +92,8 @@ func (s *story) command(d *datadriven.TestData) {
 				e.moving = a.Vals[0] == "moving"
 			case "waiting":
 				fmt.Sscan(a.Vals[0], &e.wait)
+			case "pool":
+				fmt.Sscan(a.Vals[0], &e.pool)
 			}
 		}
 	case "conns": // conns w1 2: open connections of ours
@@ -109,6 +115,17 @@ func (s *story) command(d *datadriven.TestData) {
 	case "sleep": // sleep 3s: the gateway itself does not run
 		dur, _ := time.ParseDuration(arg(0))
 		s.now += int64(dur)
+	case "index": // index w1=2000 w2=2000 w3=none: blocks held; none = no event stream
+		for _, a := range d.CmdArgs {
+			e := s.engines[s.worker(a.Key)]
+			_, err := fmt.Sscan(a.Vals[0], &e.blocks)
+			e.events = err == nil
+		}
+		s.weigh()
+	case "policy": // policy cache_aware
+		s.picker, _ = policy.New(arg(0), 1)
+	case "send": // send 8 tokens=1024 [held=512 by=(w1,w2)]: that many requests, each done before the next
+		s.send(d)
 	case "place": // place r1 [on=w1] [tokens=1000] [whole] [tried=(w1,w2)]
 		s.place(d)
 	case "sent":
@@ -124,6 +141,8 @@ func (s *story) command(d *datadriven.TestData) {
 		if !s.core.End(s.now, s.requests[arg(0)], o) {
 			fmt.Fprintln(&s.out, "already ended")
 		}
+	case "no-thin-slice":
+		s.core.SetNoThinSlice(arg(0) == "on")
 	case "handicap":
 		s.core.SetLivenessOff(s.now, arg(0) == "on")
 	case "state":
@@ -133,8 +152,12 @@ func (s *story) command(d *datadriven.TestData) {
 			if st.Veto != nil {
 				veto = st.Veto.Reason
 			}
-			fmt.Fprintf(&s.out, "%s routable=%v phase=%s veto=%s breaker=%s inflight=%d dispatches=%d failures=%d\n",
+			fmt.Fprintf(&s.out, "%s routable=%v phase=%s veto=%s breaker=%s inflight=%d dispatches=%d failures=%d",
 				st.ID, st.Routable, st.Phase, veto, st.Breaker, st.Inflight, st.Dispatches, st.Failures)
+			if st.Thin || st.Diverted > 0 {
+				fmt.Fprintf(&s.out, " thin=%v diverted=%d", st.Thin, st.Diverted)
+			}
+			s.out.WriteByte('\n')
 		}
 	default:
 		s.t.Fatalf("%s: unknown command %s", d.Pos, d.Cmd)
@@ -163,6 +186,42 @@ func (s *story) place(d *datadriven.TestData) {
 	fmt.Fprintf(&s.out, "%s placed on %s (%s)\n", name, r.Worker.ID, r.Branch)
 }
 
+// send places requests one after the other and prints where they went, by branch.
+func (s *story) send(d *datadriven.TestData) {
+	var n, held int
+	fmt.Sscan(d.CmdArgs[0].Key, &n)
+	ask := Ask{Streamed: true}
+	var by []string
+	d.ScanArgs(s.t, "tokens", &ask.Tokens)
+	d.MaybeScanArgs(s.t, "held", &held)
+	if a, ok := d.Arg("by"); ok {
+		by = a.Vals
+	}
+	ask.Score = func(w *Worker) (rank, tokens int) {
+		if slices.Contains(by, w.ID) {
+			return 0, held
+		}
+		return 0, 0
+	}
+	went := map[string]int{}
+	for range n {
+		r, err := s.core.Place(s.now, ask, s.picker)
+		if err != nil {
+			fmt.Fprintln(&s.out, "error:", err)
+			return
+		}
+		went[r.Worker.ID+" "+r.Branch]++
+		s.core.End(s.now, r, Done)
+	}
+	for _, key := range slices.Sorted(maps.Keys(went)) {
+		fmt.Fprintf(&s.out, "%3d to %s\n", went[key], key)
+	}
+}
+
+func (s *story) weigh() {
+	s.core.Weigh(s.now, func(w *Worker) (int, bool) { return s.engines[w].blocks, s.engines[w].events })
+}
+
 func (s *story) worker(id string) *Worker {
 	w := s.core.byID[id]
 	if w == nil {
@@ -176,6 +235,9 @@ func (s *story) run(d time.Duration) {
 		s.now += int64(tickEvery)
 		for _, fn := range slices.Clone(s.late) {
 			fn()
+		}
+		if s.now/int64(tickEvery)%streamsEvery == 0 {
+			s.weigh()
 		}
 		s.core.Tick(s.now)
 		s.report()
@@ -246,6 +308,6 @@ func (s *story) poll(w *Worker, e *engine) {
 		if e.moving {
 			e.steps++
 		}
-		s.core.PollDone(s.now, asked, w, true, &Record{Waiting: e.wait, Steps: e.steps, HasSteps: true})
+		s.core.PollDone(s.now, asked, w, true, &Record{Waiting: e.wait, Steps: e.steps, HasSteps: true, Pool: e.pool})
 	}
 }
