@@ -126,6 +126,8 @@ func (s *story) command(d *datadriven.TestData) {
 		s.picker, _ = policy.New(arg(0), 1)
 	case "send": // send 8 tokens=1024 [held=512 by=(w1,w2)]: that many requests, each done before the next
 		s.send(d)
+	case "stream": // stream 300 on=w1 tokens=16 first=10ms: that many, one after the other, first bytes so late
+		s.stream(d)
 	case "place": // place r1 [on=w1] [tokens=1000] [whole] [tried=(w1,w2)]
 		s.place(d)
 	case "sent":
@@ -216,6 +218,27 @@ func (s *story) send(d *datadriven.TestData) {
 	for _, key := range slices.Sorted(maps.Keys(went)) {
 		fmt.Fprintf(&s.out, "%3d to %s\n", went[key], key)
 	}
+}
+
+func (s *story) stream(d *datadriven.TestData) {
+	var n int
+	fmt.Sscan(d.CmdArgs[0].Key, &n)
+	var text string
+	d.ScanArgs(s.t, "first", &text)
+	first, err := time.ParseDuration(text)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for range n {
+		s.out.Reset()
+		s.place(d)
+		r := s.requests[d.CmdArgs[0].Key]
+		s.core.Sent(s.now, r)
+		s.run(first)
+		s.core.FirstByte(s.now, r)
+		s.core.End(s.now, r, Done)
+	}
+	s.out.Reset()
 }
 
 func (s *story) weigh() {

@@ -159,7 +159,7 @@ func (c *Core) Sent(now int64, r *Request) {
 		return
 	}
 	r.sent = now
-	if r.streamed {
+	if r.streamed && r.uncached >= measuredTokens {
 		r.awaited = true
 		r.Worker.progress.await(now)
 	}

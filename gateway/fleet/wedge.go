@@ -17,6 +17,9 @@ const (
 	// progress seen by a poll may be as old as the poll's period, which delays the verdict by as much.
 	quietFor  = 250 * time.Millisecond
 	quietPoll = 200 * time.Millisecond
+	// measuredTokens is the least prompt, in tokens to compute, that says something about a prefill rate:
+	// of a shorter one the engine's step is most of the wait.
+	measuredTokens = 256
 )
 
 // progress is a worker's progress clock and its measured prefill rate.
@@ -63,18 +66,22 @@ func (p *progress) awaited(now, tokens int64) {
 // bound is the time without progress that makes a worker wedged: stretched for the prompt tokens it has
 // to prefill before it can show anything, twice over, and never without limit.
 func (p *progress) bound(t Timing, tokens int64) int64 {
+	return max(int64(t.Wedge), min(p.prefill(tokens), int64(t.WedgeCap)))
+}
+
+// prefill is twice the time that computing so many prompt tokens takes, ns.
+func (p *progress) prefill(tokens int64) int64 {
 	rate := p.rate
 	if rate == 0 {
 		rate = priorPrefill
 	}
-	stretched := min(2*float64(tokens)/rate, t.WedgeCap.Seconds())
-	return max(int64(t.Wedge), int64(stretched*float64(time.Second)))
+	return int64(2 * float64(tokens) / rate * float64(time.Second))
 }
 
 // debt is what a worker owes us at one instant.
 type debt struct {
 	requests, streams int
-	tokens            int64 // prompt tokens without a first byte
+	tokens            int64 // prompt tokens to compute before anything can show
 	oldest            int64 // mono ns at which the oldest owed stream was sent
 }
 
@@ -85,8 +92,10 @@ func (w *Worker) debt() (d debt) {
 			continue
 		}
 		d.requests++
-		if r.first == 0 {
-			d.tokens += r.tokens
+		// A whole answer shows nothing until it is done, but an engine that moved after its prompt's time
+		// was over is past it.
+		if r.first == 0 && (r.streamed || w.progress.last < r.sent+w.progress.prefill(r.uncached)) {
+			d.tokens += r.uncached
 		}
 		if r.streamed {
 			d.streams++
@@ -101,6 +110,8 @@ func (w *Worker) debt() (d debt) {
 // judgeWedge finds workers that answer and hold our work but do not move.
 func (c *Core) judgeWedge(now int64, w *Worker) {
 	if w.hung > 0 {
+		// A resumed engine may have nothing of ours to show: its step counter tells.
+		w.nextPoll = min(w.nextPoll, w.load.asked+int64(quietPoll))
 		c.endHung(now, w)
 		return
 	}
