@@ -1,6 +1,7 @@
 package drills
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -9,8 +10,11 @@ import (
 	"fleetdrill/drills/report"
 )
 
+// Interrupted is the verdict of a run that its user ended.
+const Interrupted judge.Verdict = "interrupted"
+
 // conclude judges what was observed and writes the run folder. It is called also when the lab failed or
-// was interrupted: then the verdict is error, and what there is to see is in the folder all the same.
+// was interrupted: then the verdict says so, and what there is to see is in the folder all the same.
 func (r *run) conclude(rec *record.Record, runErr error, began time.Time) (judge.Drill, error) {
 	if runErr == nil {
 		rec.Gates = append(rec.Gates, generatorGate(rec.Requests), samplerGate(rec.Samples))
@@ -22,6 +26,9 @@ func (r *run) conclude(rec *record.Record, runErr error, began time.Time) (judge
 	d.RunDir = r.folder.Dir
 	if runErr != nil {
 		d.Verdict, d.Passed, d.Wilson95Low = judge.Error, 0, 0
+		if errors.Is(runErr, ErrInterrupted) {
+			d.Verdict = Interrupted
+		}
 		d.Reason = runErr.Error()
 	}
 	if err := record.Write(r.folder.Dir, rec); err != nil {

@@ -2,109 +2,125 @@ package drills
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net"
-	"syscall"
 	"time"
 
 	"fleetdrill/drills/record"
-	"fleetdrill/internal/clock"
+	"fleetdrill/drills/scenario"
 	"fleetdrill/internal/lab"
+	"fleetdrill/internal/supervise"
 )
 
 // fault is one way of breaking a worker. The runner walks it through its steps in this order: prepare,
-// inject, confirm, then hold, and for faults that heal, heal and confirm healed. A step that fails makes
-// the run invalid: what was not seen to happen proves nothing.
+// inject, confirm, hold (with check halfway and at its end), heal, confirm healed. A step that fails
+// makes the run invalid: what was not seen to happen proves nothing.
 //
-// Confirmation is by the lab's own eyes (wait, /proc, a connection of its own), never by the target's
-// word.
+// Confirmation is by the lab's own eyes wherever they reach (wait, /proc, a subscription or connection
+// of its own), never by the target's word alone. It must fail by itself when nothing was injected: a
+// run with --no-fault leaves inject out and does everything else.
 type fault interface {
-	// prepare checks that the target is fit to be broken. Nothing has been changed yet.
-	prepare() error
-	// inject does it and returns as soon as the act is done.
-	inject() error
+	// prepare checks that the target is fit to be broken and that the lab's eyes work on it. Nothing has
+	// been changed yet.
+	prepare(ctx context.Context) error
+	// inject does it and returns as soon as the act is done. What undoes it is in the cleanup journal
+	// before.
+	inject(ctx context.Context) error
 	// confirm waits for proof that it is in force.
-	confirm(ctx context.Context) ([]record.Evidence, error)
-	// heal undoes it and confirmHealed waits for proof of that; a fault that never heals has permanent
-	// true and neither is called.
-	heal() error
+	confirm(ctx context.Context) (proof, error)
+	// check looks whether it is still in force. A fault that ends by itself is never checked.
+	check(ctx context.Context) ([]record.Evidence, error)
+	// heal undoes it and confirmHealed waits for proof of that.
+	heal(ctx context.Context) error
 	confirmHealed(ctx context.Context) ([]record.Evidence, error)
-	permanent() bool
+	// close gives back what the lab used to look.
+	close()
+}
+
+// proof is what confirm saw.
+type proof struct {
+	evidence []record.Evidence
+	// effectiveHi is the instant by which the fault was surely in force, when that is known better than
+	// by the arrival of the last evidence: a canary that must not return takes its time to prove so.
+	// 0 means the arrival. A later instant would flatter the gateway, whose time counts from it.
+	effectiveHi int64
+	// healed is set for a fault that ends by itself and had ended when it was confirmed.
+	healed *record.Interval
+}
+
+// faultKind is a row of the table of faults that can be injected.
+type faultKind struct {
+	name string
+	// proof says how the lab confirms it, for people who read a plan.
+	proof string
+	// permanent faults are never healed.
+	permanent bool
 	// ownsTruth says that the engine cannot answer for itself while the fault is in force.
-	ownsTruth() bool
+	ownsTruth bool
+	make      func(scene) fault
 }
 
-// newFault makes the fault of a kind aimed at a worker.
-func newFault(kind string, w *lab.Worker) (fault, error) {
-	switch kind {
-	case "kill":
-		return &killFault{worker: w}, nil
-	}
-	return nil, fmt.Errorf("fault kind %q cannot be injected here", kind)
+// scene is what a fault works on.
+type scene struct {
+	worker  *lab.Worker
+	params  scenario.Params
+	journal *supervise.Journal
+	// token makes the lab's own requests unique within a run.
+	token uint32
 }
 
-// killFault ends a worker's process with SIGKILL: no goodbye, open connections are reset by the kernel.
-type killFault struct {
-	worker *lab.Worker
+// faultKinds is the table, in the order of the documentation.
+var faultKinds = []faultKind{
+	{name: scenario.FaultKill, permanent: true, ownsTruth: true,
+		proof: "the lab's wait sees the process end, and a connection of its own to the engine's port is refused",
+		make:  func(s scene) fault { return &killFault{scene: s} }},
+	{name: scenario.FaultStop, ownsTruth: true,
+		proof: "/proc shows state T at once, halfway and before SIGCONT; healed when it runs, steps, and serves the lab's own request",
+		make:  func(s scene) fault { return &stopFault{scene: s} }},
+	{name: scenario.FaultPause, proof: frozenProof,
+		make: func(s scene) fault { return &frozenFault{scene: s, hook: hook{worker: s.worker}} }},
+	{name: scenario.FaultWedge, proof: frozenProof,
+		make: func(s scene) fault { return &frozenFault{scene: s, hook: hook{worker: s.worker}, wedge: true} }},
+	{name: scenario.FaultPartition,
+		proof: "a connection of the lab's own through each held link gets no answer, held bytes are counted; healed when it passes again",
+		make:  func(s scene) fault { return &partitionFault{scene: s} }},
+	{name: scenario.FaultDropBatches,
+		proof: "the lab's own subscription sees a gap of exactly that many sequence numbers, its own replay request what became of them",
+		make:  func(s scene) fault { return &dropFault{scene: s, hook: hook{worker: s.worker}} }},
+	{name: scenario.FaultRestartPublisher,
+		proof: "the epoch changes, and the lab's own subscription and replay request see the sequence begin anew",
+		make:  func(s scene) fault { return &publisherFault{scene: s, hook: hook{worker: s.worker}} }},
 }
 
-func (f *killFault) permanent() bool { return true }
-func (f *killFault) ownsTruth() bool { return true }
+const frozenProof = "the engine's hook says so, and a completion of the lab's own, straight to the engine, does not return while /health answers 200; healed when it returns"
 
-func (f *killFault) prepare() error {
-	if id := f.worker.Child.ID(); !id.Alive() {
-		return fmt.Errorf("%s (pid %d) is not running before the kill", f.worker.ID, id.PID)
-	}
-	return nil
-}
-
-func (f *killFault) inject() error { return f.worker.Child.Kill() }
-
-// confirm waits for the process to be reaped and for its port to refuse a connection: both, since a
-// reaped process whose listener was inherited would still serve.
-func (f *killFault) confirm(ctx context.Context) ([]record.Evidence, error) {
-	select {
-	case <-f.worker.Child.Done():
-	case <-ctx.Done():
-		return nil, fmt.Errorf("%s did not exit: %w", f.worker.ID, context.Cause(ctx))
-	}
-	exit := f.worker.Child.Exit()
-	evidence := []record.Evidence{{MonoNs: exit.MonoNs, What: fmt.Sprintf("wait saw %s (pid %d) end: %v", f.worker.ID, f.worker.Child.ID().PID, exit)}}
-	addr, err := lab.HostPort(f.worker.Ready.HTTP)
-	if err != nil {
-		return evidence, err
-	}
-	if err := awaitRefused(ctx, addr); err != nil {
-		return evidence, err
-	}
-	return append(evidence, record.Evidence{MonoNs: clock.MonoNs(), What: "a connection of the lab's own to " + addr + " was refused"}), nil
-}
-
-func (f *killFault) heal() error { return errors.New("a killed process does not heal") }
-
-func (f *killFault) confirmHealed(context.Context) ([]record.Evidence, error) {
-	return nil, errors.New("a killed process does not heal")
-}
-
-// refusedPoll is the pause between two looks at a port that should refuse.
-const refusedPoll = 5 * time.Millisecond
-
-// awaitRefused waits until a connection to addr is refused.
-func awaitRefused(ctx context.Context, addr string) error {
-	d := net.Dialer{Timeout: time.Second}
-	for {
-		conn, err := d.DialContext(ctx, "tcp", addr)
-		if errors.Is(err, syscall.ECONNREFUSED) {
-			return nil
+// kindOf finds a row of the table.
+func kindOf(name string) (faultKind, error) {
+	for _, k := range faultKinds {
+		if k.name == name {
+			return k, nil
 		}
-		if err == nil {
-			conn.Close()
+	}
+	return faultKind{}, fmt.Errorf("fault kind %q cannot be injected here", name)
+}
+
+// poll calls look until it says done, fails, or ctx ends; then the error says what was waited for.
+func poll(ctx context.Context, every time.Duration, what string, look func() (done bool, err error)) error {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		done, err := look()
+		if done || err != nil {
+			return err
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%s does not refuse connections: %w", addr, context.Cause(ctx))
-		case <-time.After(refusedPoll):
+			return fmt.Errorf("%s: %w", what, context.Cause(ctx))
+		case <-tick.C:
 		}
 	}
+}
+
+// seen is an observation at an instant.
+func seen(ns int64, format string, args ...any) record.Evidence {
+	return record.Evidence{MonoNs: ns, What: fmt.Sprintf(format, args...)}
 }

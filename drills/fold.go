@@ -31,8 +31,8 @@ func fold(r reading) (values map[string]float64, text map[string]string, absent 
 		v[key("attempts", w)] = float64(l.attempts)
 		v[key("probes", w)] = float64(l.probes)
 	}
-	for w, truth := range r.truths {
-		foldTruth(v, w, truth)
+	for w, e := range r.engines {
+		foldTruth(v, w, e.truth)
 	}
 	if r.state != nil {
 		foldState(v, t, r)
@@ -86,7 +86,9 @@ func foldState(v map[string]float64, text map[string]string, r reading) {
 		}
 		for _, rank := range w.Ranks {
 			foldRank(v, text, w.ID, rank)
-			foldEqual(v, w.ID, rank, r.truths)
+			if e, ok := r.engines[w.ID]; ok {
+				foldEqual(v, w.ID, rank, e)
+			}
 		}
 	}
 }
@@ -120,21 +122,17 @@ func foldCauses(v map[string]float64, series, w string, rank int, causes []strin
 	v[rankKey(series, w, rank)] = sum
 }
 
-// foldEqual compares the gateway's digest with the engine's. They can be compared only at one sequence
-// number, so a sample in which the two differ there leaves the series unknown.
-func foldEqual(v map[string]float64, w string, r contract.RoutingRank, truths map[string]contract.Truth) {
-	t, ok := truths[w]
+// foldEqual compares the gateway's digest with what the engine had announced at the gateway's own
+// sequence number, so that the answer is known under load too. A number that the lab has not read leaves
+// the series unknown.
+func foldEqual(v map[string]float64, w string, r contract.RoutingRank, e engineReading) {
+	said, ok := e.at(r.Rank, r.NextSeq)
 	if !ok {
 		return
 	}
-	for _, tr := range t.Ranks {
-		if tr.Rank != r.Rank || tr.NextSeq != r.NextSeq {
-			continue
-		}
-		v[rankKey("index_equal", w, r.Rank)] = truth(tr.Digest == r.Digest)
-		diff := float64(tr.AnnouncedBlocks - r.Blocks)
-		v[rankKey("count_error", w, r.Rank)] = max(diff, -diff) / float64(max(1, tr.AnnouncedBlocks))
-	}
+	v[rankKey("index_equal", w, r.Rank)] = truth(said.Digest == r.Digest)
+	diff := float64(said.Blocks - r.Blocks)
+	v[rankKey("count_error", w, r.Rank)] = max(diff, -diff) / float64(max(1, said.Blocks))
 }
 
 func truth(b bool) float64 {

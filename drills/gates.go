@@ -71,7 +71,8 @@ func indexGate(rec *record.Record) record.Gate {
 	}
 	var all, credited int
 	for _, q := range rec.Requests {
-		if q.ScheduledNs < from || q.ScheduledNs > to || q.Outcome != load.OutcomeOK {
+		// A request straight to an engine has no prediction (-1), and says nothing about the index.
+		if q.ScheduledNs < from || q.ScheduledNs > to || q.Outcome != load.OutcomeOK || q.Predicted < 0 {
 			continue
 		}
 		all++

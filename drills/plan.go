@@ -48,6 +48,9 @@ type PlannedLoad struct {
 	Seed        uint64  `json:"seed"`
 	Rate        float64 `json:"rate"`
 	Utilisation float64 `json:"utilisation"`
+	// Start and Stop are marks; empty means with the run.
+	Start string `json:"start,omitempty"`
+	Stop  string `json:"stop,omitempty"`
 }
 
 // PlannedStep is one step of the timeline: a fault with its drawn victim and instant, or a wait.
@@ -55,9 +58,11 @@ type PlannedStep struct {
 	ID     string   `json:"id"`
 	Kind   string   `json:"kind"` // a fault kind, or "wait"
 	Target string   `json:"target,omitempty"`
+	Params string   `json:"params,omitempty"`
 	At     string   `json:"at,omitempty"`
 	When   string   `json:"when,omitempty"`
 	Until  string   `json:"until,omitempty"`
+	Heal   string   `json:"heal,omitempty"`
 	Proof  string   `json:"proof,omitempty"`
 	Marks  []string `json:"marks"`
 
@@ -81,11 +86,6 @@ const maxUtilisation = 0.6
 // Timings looks up the step-time coefficients of an engine profile.
 type Timings func(profile string) (synth.Timing, error)
 
-// proofs say how the lab confirms each kind of fault, for people who read a plan.
-var proofs = map[string]string{
-	"kill": "the lab's wait sees the process end, and a connection of its own to the engine's port is refused",
-}
-
 // NewPlan draws a run. timings may be nil, then utilisation is not computed.
 func NewPlan(s *scenario.Scenario, seed uint64, gatewayArgs []string, timings Timings) (*Plan, error) {
 	p := &Plan{Drill: s.Name, Seed: seed, Topology: s.Topology, Place: s.Place, Target: s.Gateway.Target,
@@ -104,7 +104,11 @@ func NewPlan(s *scenario.Scenario, seed uint64, gatewayArgs []string, timings Ti
 		p.Loads = append(p.Loads, planned)
 	}
 	for _, step := range s.Timeline {
-		p.Steps = append(p.Steps, planStep(step, s.Fleet.Workers, seed))
+		planned, err := planStep(step, s.Fleet.Workers, seed)
+		if err != nil {
+			return nil, err
+		}
+		p.Steps = append(p.Steps, planned)
 	}
 	for _, e := range s.Expect {
 		p.Expect = append(p.Expect, PlannedRule{ID: e.ID, Rule: e.Rule(), Marks: marksOf(e)})
@@ -114,6 +118,12 @@ func NewPlan(s *scenario.Scenario, seed uint64, gatewayArgs []string, timings Ti
 
 func planLoad(s *scenario.Scenario, l scenario.Load, seed uint64, timings Timings) (PlannedLoad, error) {
 	out := PlannedLoad{ID: l.ID, To: l.To, Rate: l.Synth.Rate, Seed: l.Seed.Value}
+	if !l.Start.IsZero() {
+		out.Start = l.Start.String()
+	}
+	if !l.Stop.IsZero() {
+		out.Stop = l.Stop.String()
+	}
 	if l.Seed.Run {
 		// The generator draws from sub-streams named after the load, except for the heads: loads of one
 		// run share those, so that one load finds warm what another has sent.
@@ -134,11 +144,15 @@ func planLoad(s *scenario.Scenario, l scenario.Load, seed uint64, timings Timing
 	return out, nil
 }
 
-func planStep(step scenario.Step, workers int, seed uint64) PlannedStep {
+func planStep(step scenario.Step, workers int, seed uint64) (PlannedStep, error) {
 	if w := step.Wait; w != nil {
-		return PlannedStep{ID: w.ID, Kind: "wait", Until: w.Until.String(), Marks: []string{w.ID + ".start", w.ID + ".end"}, wait: w}
+		return PlannedStep{ID: w.ID, Kind: "wait", Until: w.Until.String(), Marks: []string{w.ID + ".start", w.ID + ".end"}, wait: w}, nil
 	}
 	f := step.Fault
+	kind, err := kindOf(f.Kind)
+	if err != nil {
+		return PlannedStep{}, err
+	}
 	target := f.Target.Worker
 	if f.Target.Pick == "one" {
 		target = "w" + strconv.Itoa(1+rng.Stream(seed, "victim:"+f.ID).IntN(workers))
@@ -147,18 +161,60 @@ func planStep(step scenario.Step, workers int, seed uint64) PlannedStep {
 	from := f.At.From.Draw(func(lo, hi time.Duration) time.Duration {
 		return lo + time.Duration(phase.Int64N(int64(hi-lo)+1))
 	})
-	p := PlannedStep{ID: f.ID, Kind: f.Kind, Target: target, At: from.String(), Proof: proofs[f.Kind],
+	p := PlannedStep{ID: f.ID, Kind: f.Kind, Target: target, Params: paramText(f.Params), At: from.String(), Heal: healText(f, kind), Proof: kind.proof,
 		Marks: []string{f.ID + ".inject", f.ID + ".effective"}, fault: f, from: from}
 	if f.At.When != nil {
 		p.When = f.At.When.String()
 	}
-	return p
+	if f.Heal != nil {
+		p.Marks = append(p.Marks, f.ID+".heal", f.ID+".healed")
+	} else if f.SelfHeals() {
+		p.Marks = append(p.Marks, f.ID+".healed")
+	}
+	return p, nil
 }
+
+// paramText is a fault's own parameters on one line.
+func paramText(p scenario.Params) string {
+	var parts []string
+	add := func(name string, given bool, value any) {
+		if given {
+			parts = append(parts, fmt.Sprintf("%s %v", name, value))
+		}
+	}
+	add("count", p.Count > 0, p.Count)
+	add("replay", p.Replay != "", p.Replay)
+	add("link", p.Link != "", p.Link)
+	add("direction", p.Direction != "", p.Direction)
+	add("mode", p.Mode != "", p.Mode)
+	add("cache", p.Cache != "", p.Cache)
+	add("socket", p.Socket != "", p.Socket)
+	add("ahead", p.Ahead > 0, p.Ahead)
+	return strings.Join(parts, ", ")
+}
+
+// healText says how a fault ends.
+func healText(f *scenario.Fault, k faultKind) string {
+	switch {
+	case k.permanent:
+		return "never"
+	case f.SelfHeals():
+		return "by itself"
+	case f.Heal == nil:
+		return "at the end of the run"
+	case f.Heal.When != nil:
+		return fmt.Sprintf("when %s, within %v", f.Heal.When, f.Heal.Timeout)
+	}
+	return fmt.Sprintf("after %v", f.Heal.After)
+}
+
+// markNamed is a mark without offsets.
+func markNamed(name string) predicate.Mark { return predicate.Mark{Name: name} }
 
 // synthSpec is the generator's form of a scenario's load.
 func synthSpec(s *scenario.Scenario, l scenario.Load, seed uint64) synth.Spec {
 	return synth.Spec{Name: l.ID, Rate: l.Synth.Rate, Input: synth.Range(l.Synth.Input), Output: synth.Range(l.Synth.Output),
-		Heads: l.Synth.Heads, HeadTokens: l.Synth.HeadTokens, NewPrefix: l.Synth.NewPrefix, HitsOnly: l.Synth.HitsOnly,
+		Heads: l.Synth.Heads, HeadTokens: l.Synth.HeadTokens, NewPrefix: l.Synth.NewPrefix, HitsOnly: l.Synth.HitsOnly, Trickle: l.Synth.Trickle,
 		BlockSize: s.Fleet.BlockSize, Seed: seed}
 }
 
@@ -211,7 +267,10 @@ func (p *Plan) String() string {
 		if s.When != "" {
 			fmt.Fprintf(&b, " when %s", s.When)
 		}
-		fmt.Fprintf(&b, "\n          %-18s proof: %s\n", "", s.Proof)
+		if s.Params != "" {
+			fmt.Fprintf(&b, " (%s)", s.Params)
+		}
+		fmt.Fprintf(&b, "; heals %s\n          %-18s proof: %s\n", s.Heal, "", s.Proof)
 	}
 	for _, e := range p.Expect {
 		fmt.Fprintf(&b, "  expect  %-18s %s\n          %-18s needs %s\n", e.ID, e.Rule, "", strings.Join(e.Marks, ", "))

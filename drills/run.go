@@ -6,16 +6,15 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"sync"
 	"time"
 
 	"fleetdrill/drills/judge"
 	"fleetdrill/drills/record"
 	"fleetdrill/drills/scenario"
-	"fleetdrill/drills/synth"
 	"fleetdrill/internal/clock"
 	"fleetdrill/internal/lab"
 	"fleetdrill/internal/supervise"
-	"fleetdrill/replayer/load"
 )
 
 // Options of a run. Out must be set; the other zero values mean what their comments say.
@@ -30,6 +29,11 @@ type Options struct {
 	GatewayArgs []string
 	// Timings computes utilisation; nil leaves it out.
 	Timings Timings
+	// NoFault leaves every injection out and does everything else: such a run must come out invalid.
+	NoFault bool
+	// Handicaps are switched on in the gateway when the steady state is reached: a run with the
+	// scenario's control must fail.
+	Handicaps []string
 	// Exe is the fleetdrill binary; empty means this one.
 	Exe string
 	// Version goes into env.json.
@@ -62,15 +66,32 @@ type run struct {
 	say  func(string)
 
 	folder  runFolder
+	journal *supervise.Journal
 	lab     *lab.Lab
 	fleet   *lab.Fleet
 	gateway *lab.Gateway
 	policy  string // the gateway's own word for its placement policy
 	sampler *sampler
-	loads   []*load.Run
+	loads   *loads
 	marks   *marks
-	faults  []record.Fault
-	gates   []record.Gate
+	// deadlineNs bounds every wait for a mark.
+	deadlineNs int64
+
+	// acts are the faults prepared so far; of the timeline's goroutine, which waits for the holds.
+	acts     []*act
+	holds    sync.WaitGroup
+	breakOff context.CancelCauseFunc // ends the timeline
+
+	mu     sync.Mutex // guards what follows: holds write beside the timeline
+	faults []*record.Fault
+	gates  []record.Gate
+}
+
+// gate adds a validity gate.
+func (r *run) gate(g record.Gate) {
+	r.mu.Lock()
+	r.gates = append(r.gates, g)
+	r.mu.Unlock()
 }
 
 // Run runs a drill once and leaves its run folder. raw is the scenario's text, kept in the folder. The
@@ -120,11 +141,11 @@ func (r *run) observe(ctx context.Context) (rec *record.Record, err error) {
 	}
 	r.sampler = startSampler(ctx, r.s.Observe.Period, r.fleet, r.gateway, r.log)
 	defer r.sampler.stop()
-	err = r.startLoads(ctx)
-	if err == nil {
+	r.deadlineNs = clock.MonoNs() + int64(r.budget())
+	if r.loads, err = r.startLoads(ctx); err == nil {
 		err = r.phases(ctx)
 	}
-	r.endLoads(ctx)
+	r.loads.end(ctx.Err() != nil)
 	r.sampler.stop()
 	return r.record(), r.asInterrupt(ctx, err)
 }
@@ -134,6 +155,13 @@ func (r *run) phases(ctx context.Context) error {
 	steady, err := r.awaitSteady(ctx)
 	if err != nil || !steady {
 		return err
+	}
+	if len(r.o.Handicaps) > 0 {
+		now, err := r.gateway.Admin.SetHandicaps(ctx, r.o.Handicaps)
+		if err != nil {
+			return fmt.Errorf("handicapping the gateway: %w", err)
+		}
+		r.say(fmt.Sprintf("handicaps switched on: %v", now))
 	}
 	return r.timeline(ctx)
 }
@@ -149,6 +177,7 @@ func (r *run) openLab() (undo func() error, err error) {
 	if err != nil {
 		return nil, err
 	}
+	r.journal = journal
 	exe := r.o.Exe
 	if exe == "" {
 		if exe, err = os.Executable(); err != nil {
@@ -205,40 +234,6 @@ func (r *run) boot(ctx context.Context) error {
 	return err
 }
 
-// startLoads starts every load at once, a moment ahead so that the first request is on time.
-func (r *run) startLoads(ctx context.Context) error {
-	const ahead = 50 * time.Millisecond
-	start := clock.MonoNs() + int64(ahead)
-	for i, l := range r.s.Loads {
-		source, err := synth.New(synthSpec(r.s, l, r.plan.Loads[i].Seed))
-		if err != nil {
-			return fmt.Errorf("planning load %s: %w", l.ID, err)
-		}
-		url := r.gateway.URL
-		if w := r.fleet.ByID(l.To); w != nil {
-			url = w.Ready.HTTP
-		}
-		r.loads = append(r.loads, load.Start(ctx, load.Options{URL: url, Load: l.ID, StartNs: start,
-			Requests: source, DrainTimeout: drainTimeout}))
-		r.marks.instant(l.ID+".start", start)
-	}
-	return nil
-}
-
-// endLoads stops the loads and waits for their open requests; an interrupted run cuts them.
-func (r *run) endLoads(ctx context.Context) {
-	for i, l := range r.loads {
-		l.Stop()
-		r.marks.instant(r.s.Loads[i].ID+".end", clock.MonoNs())
-		if ctx.Err() != nil {
-			l.Cancel()
-		}
-	}
-	for _, l := range r.loads {
-		l.Wait()
-	}
-}
-
 // asInterrupt names an error after its cause when that is the end of the run's context.
 func (r *run) asInterrupt(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
@@ -250,12 +245,20 @@ func (r *run) asInterrupt(ctx context.Context, err error) error {
 // record is everything observed so far.
 func (r *run) record() *record.Record {
 	rec := &record.Record{Drill: r.plan.Drill, Seed: r.plan.Seed, Workers: r.plan.workerIDs(), PeriodNs: r.plan.PeriodNs,
-		MaxGapNs: r.plan.MaxGapNs, Targets: r.plan.targets(), Marks: r.marks.list(), Faults: r.faults, Gates: r.gates}
+		MaxGapNs: r.plan.MaxGapNs, Targets: r.plan.targets(), Marks: r.marks.list()}
+	r.mu.Lock()
+	for _, f := range r.faults {
+		c := *f
+		c.Evidence = append([]record.Evidence{}, f.Evidence...)
+		rec.Faults = append(rec.Faults, c)
+	}
+	rec.Gates = append(rec.Gates, r.gates...)
+	r.mu.Unlock()
 	if r.sampler != nil {
 		rec.Samples = r.sampler.snapshot()
 	}
-	for _, l := range r.loads {
-		rec.Requests = append(rec.Requests, l.Snapshot()...)
+	if r.loads != nil {
+		rec.Requests = r.loads.records()
 	}
 	if r.fleet != nil {
 		rec.Links = r.links()

@@ -27,6 +27,8 @@ type sampler struct {
 	gateway *lab.Gateway
 	log     *slog.Logger
 	memory  []procHandle
+	engines []*engineView
+	reads   sync.WaitGroup // readings of engines that are out
 
 	mu      sync.Mutex // guards samples and owned
 	samples []record.Sample
@@ -50,6 +52,7 @@ func startSampler(ctx context.Context, period time.Duration, f *lab.Fleet, g *la
 	s.watchMemory("gateway_rss", g.Child.ID().PID)
 	for _, w := range f.Workers {
 		s.watchMemory(key("worker_rss", w.ID), w.Child.ID().PID)
+		s.engines = append(s.engines, &engineView{worker: w, k: -1})
 	}
 	go s.run(ctx)
 	return s
@@ -69,13 +72,14 @@ func (s *sampler) watchMemory(key string, pid int) {
 func (s *sampler) stop() {
 	s.cancel()
 	<-s.done
+	s.reads.Wait()
 }
 
-// own marks a worker's truth as belonging to a fault: its series are absent from now on, rather than
+// own says whether a worker's truth belongs to a fault: its series are then absent rather than
 // unreadable.
-func (s *sampler) own(worker string) {
+func (s *sampler) own(worker string, owned bool) {
 	s.mu.Lock()
-	s.owned[worker] = true
+	s.owned[worker] = owned
 	s.mu.Unlock()
 }
 
@@ -127,40 +131,27 @@ func (s *sampler) run(ctx context.Context) {
 
 // reading is what one sample is folded from.
 type reading struct {
-	state  *contract.RoutingState // nil when unread
-	truths map[string]contract.Truth
-	owned  map[string]bool
-	links  map[string]linkCounts
-	memory map[string]float64
+	state   *contract.RoutingState // nil when unread
+	engines map[string]engineReading
+	owned   map[string]bool
+	links   map[string]linkCounts
+	memory  map[string]float64
 }
 
 // linkCounts are the counters of a worker's HTTP link.
 type linkCounts struct{ attempts, probes int }
 
 // take reads everything once. SentNs and ReceivedNs bracket the routing state, which is what the rules
-// are about; engine truth is read beside it and is as old as the answer that carried it.
+// are about. Engines are read right after it: what a gateway has applied has then been announced for
+// sure, and the two can be compared at the gateway's sequence number.
 func (s *sampler) take(ctx context.Context, k int, due int64) record.Sample {
-	ctx, cancel := context.WithTimeout(ctx, 2*s.period)
-	defer cancel()
-	r := reading{truths: map[string]contract.Truth{}, links: map[string]linkCounts{}, owned: s.ownedNow()}
-	var mu sync.Mutex // guards r.truths
-	var wg sync.WaitGroup
-	for _, w := range s.fleet.Workers {
-		if r.owned[w.ID] {
-			continue
-		}
-		wg.Go(func() {
-			if t, err := w.Admin.Truth(ctx); err == nil {
-				mu.Lock()
-				r.truths[w.ID] = t
-				mu.Unlock()
-			}
-		})
-	}
 	out := record.Sample{K: k, SentNs: clock.MonoNs()}
-	state, err := s.gateway.Admin.RoutingState(ctx)
-	out.ReceivedNs = clock.MonoNs()
 	out.LagNs = out.SentNs - due
+	r := reading{links: map[string]linkCounts{}, owned: s.ownedNow()}
+	stateCtx, cancel := context.WithTimeout(ctx, 2*s.period)
+	state, err := s.gateway.Admin.RoutingState(stateCtx)
+	cancel()
+	out.ReceivedNs = clock.MonoNs()
 	if err == nil {
 		r.state = &state
 	} else if ctx.Err() == nil {
@@ -173,17 +164,54 @@ func (s *sampler) take(ctx context.Context, k int, due int64) record.Sample {
 	if k%processEvery == 0 {
 		r.memory = s.readMemory()
 	}
-	wg.Wait()
+	r.engines = s.readEngines(ctx, k, out.SentNs+int64(s.period)*3/4, r.owned)
 	out.Values, out.Text, out.Absent = fold(r)
 	return out
 }
 
+// readEngines reads every engine that no fault owns, side by side, and returns the answers that came by
+// a deadline: a late one must not delay the next sample.
+func (s *sampler) readEngines(ctx context.Context, k int, deadlineNs int64, owned map[string]bool) map[string]engineReading {
+	done := make(chan struct{}, len(s.engines))
+	asked := 0
+	for _, v := range s.engines {
+		if owned[v.worker.ID] || !v.begin() {
+			continue
+		}
+		asked++
+		s.reads.Go(func() {
+			v.read(ctx, k)
+			done <- struct{}{}
+		})
+	}
+	late := time.NewTimer(time.Duration(deadlineNs - clock.MonoNs()))
+	defer late.Stop()
+wait:
+	for range asked {
+		select {
+		case <-done:
+		case <-late.C:
+			break wait
+		}
+	}
+	out := make(map[string]engineReading, len(s.engines))
+	for _, v := range s.engines {
+		if e, ok := v.reading(k); ok {
+			out[v.worker.ID] = e
+		}
+	}
+	return out
+}
+
+// ownedNow are the workers whose truth belongs to a fault.
 func (s *sampler) ownedNow() map[string]bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	owned := make(map[string]bool, len(s.owned))
-	for w := range s.owned {
-		owned[w] = true
+	for w, yes := range s.owned {
+		if yes {
+			owned[w] = true
+		}
 	}
 	return owned
 }

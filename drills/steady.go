@@ -11,20 +11,15 @@ import (
 	"fleetdrill/internal/clock"
 )
 
-// holds evaluates a predicate at the newest sample.
-func (r *run) holds(e *predicate.Expr, rec *record.Record) predicate.Truth {
-	return e.Live(predicate.NewEnv(rec)).Truth
-}
-
-// eachSample calls check for every new sample until it says stop, ctx ends or the deadline passes (0 =
-// none); stopped says that check did.
-func (r *run) eachSample(ctx context.Context, deadlineNs int64, check func(*record.Record) (stop bool)) (stopped bool, err error) {
+// eachSample calls check with every new sample, or the newest of several, until it says stop, ctx ends
+// or the deadline passes (0 = none); stopped says that check did.
+func (r *run) eachSample(ctx context.Context, deadlineNs int64, check func(last record.Sample) (stop bool)) (stopped bool, err error) {
 	seen := 0
 	for {
 		fresh := r.sampler.next()
 		if samples := r.sampler.snapshot(); len(samples) > seen {
 			seen = len(samples)
-			if check(r.record()) {
+			if check(samples[seen-1]) {
 				return true, nil
 			}
 		}
@@ -65,9 +60,8 @@ func (r *run) awaitSteady(ctx context.Context) (bool, error) {
 	deadline := clock.MonoNs() + int64(st.Timeout)
 	var since int64 // start of the current streak, 0 outside one
 	var broken string
-	reached, err := r.eachSample(ctx, deadline, func(rec *record.Record) bool {
-		last := rec.Samples[len(rec.Samples)-1]
-		if why := r.unmet(rec); why != "" {
+	reached, err := r.eachSample(ctx, deadline, func(last record.Sample) bool {
+		if why := r.unmet(liveAt); why != "" {
 			since, broken = 0, why
 			return false
 		}
@@ -88,14 +82,41 @@ func (r *run) awaitSteady(ctx context.Context) (bool, error) {
 	if !reached {
 		gate.Detail = fmt.Sprintf("not reached within %v; last in the way: %s", st.Timeout, broken)
 	}
-	r.gates = append(r.gates, gate)
+	r.gate(gate)
 	return reached, nil
 }
 
-// unmet names the first requirement that does not hold at the newest sample, empty when all do.
-func (r *run) unmet(rec *record.Record) string {
+// liveAt evaluates a requirement over everything since the load began.
+func liveAt(x *predicate.Expr, env *predicate.Env, _ int) predicate.Truth { return x.Live(env).Truth }
+
+// steadyAgain looks at the end of a run whether the fleet has come back to its steady state since the
+// last heal. It is evidence and no gate: a rule that needs it says so.
+func (r *run) steadyAgain() {
+	var last *act
+	var from int64
+	for _, a := range r.acts {
+		if at, ok := r.marks.resolve(markNamed(a.step.ID + ".healed")); ok && at.Hi >= from {
+			last, from = a, at.Hi
+		}
+	}
+	if last == nil {
+		return
+	}
+	what := "the steady state holds again at the end of the run"
+	why := r.unmet(func(x *predicate.Expr, env *predicate.Env, k int) predicate.Truth { return x.At(env, k, from).Truth })
+	if why != "" {
+		what = "not steady at the end of the run: " + why
+	}
+	r.witness(last, []record.Evidence{seen(clock.MonoNs(), "%s", what)})
+}
+
+// unmet names the first requirement that does not hold at the newest sample, empty when all do. Errors
+// and lags of before a heal are no business of the state after it, so eval says since when to count.
+func (r *run) unmet(eval func(x *predicate.Expr, env *predicate.Env, k int) predicate.Truth) string {
+	rec := r.record()
+	env := predicate.NewEnv(rec)
 	for _, e := range r.s.Steady.Require {
-		switch r.holds(e, rec) {
+		switch eval(e, env, len(rec.Samples)-1) {
 		case predicate.False:
 			return e.String() + " was false"
 		case predicate.Unknown:

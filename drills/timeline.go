@@ -14,18 +14,46 @@ import (
 // errInvalid ends a timeline that cannot prove anything any more; the gate that says why is in the run.
 var errInvalid = errors.New("the run cannot prove anything")
 
-// timeline runs the planned steps in order. A step that cannot be done makes the run invalid, which is no
-// error of the lab.
+// maxWait bounds the wait for a mark when the scenario's budget does not bound the run: a mark that has
+// not come by then never will.
+const maxWait = 10 * time.Minute
+
+// HealGrace bounds the healing of everything that is in force when a run is interrupted.
+const HealGrace = 30 * time.Second
+
+// timeline runs the planned steps in order. A fault's step is over once the fault is confirmed; it is
+// held and healed beside the steps that follow, and the timeline ends when all heals are confirmed. A
+// step that cannot be done makes the run invalid, which is no error of the lab. However it ends, nothing
+// stays broken: what no heal was planned for, or what the timeline did not get to, is undone in reverse
+// order.
 func (r *run) timeline(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	r.breakOff = cancel
+	err := r.steps(ctx)
+	if err != nil {
+		cancel(err)
+	}
+	r.holds.Wait()
+	if err == nil && errors.Is(context.Cause(ctx), errInvalid) {
+		err = errInvalid
+	}
+	if err == nil {
+		r.steadyAgain()
+	}
+	if errors.Is(err, errInvalid) || errors.Is(context.Cause(ctx), errInvalid) {
+		err = nil
+	}
+	return errors.Join(err, r.undoAll())
+}
+
+func (r *run) steps(ctx context.Context) error {
 	for _, step := range r.plan.Steps {
 		var err error
 		if step.wait != nil {
 			err = r.wait(ctx, step)
 		} else {
 			err = r.inject(ctx, step)
-		}
-		if errors.Is(err, errInvalid) {
-			return nil
 		}
 		if err != nil {
 			return err
@@ -34,26 +62,54 @@ func (r *run) timeline(ctx context.Context) error {
 	return nil
 }
 
-// wait lets time pass until a mark.
+// wait lets time pass until a mark, which may have yet to come.
 func (r *run) wait(ctx context.Context, step PlannedStep) error {
 	r.marks.instant(step.ID+".start", clock.MonoNs())
-	until, ok := r.marks.resolve(step.wait.Until)
-	if !ok {
-		return r.invalid(step.ID, fmt.Sprintf("mark %s never came", step.wait.Until.Name))
+	r.say(fmt.Sprintf("%s: until %s", step.ID, step.wait.Until))
+	until, err := r.awaitMark(ctx, step.wait.Until)
+	if errors.Is(err, errNeverCame) {
+		return r.invalid(step.ID, err.Error())
 	}
-	r.say(fmt.Sprintf("%s: %.1f s", step.ID, time.Duration(until.Hi-clock.MonoNs()).Seconds()))
+	if err != nil {
+		return err
+	}
 	// Until.Hi is late enough whatever the mark's true instant was, and the sample that brackets it must
 	// have been taken too.
 	if err := r.sleepUntil(ctx, until.Hi); err != nil {
 		return err
 	}
-	if _, err := r.eachSample(ctx, 0, func(rec *record.Record) bool {
-		return rec.Samples[len(rec.Samples)-1].SentNs >= until.Hi
-	}); err != nil {
+	if _, err := r.eachSample(ctx, 0, func(last record.Sample) bool { return last.SentNs >= until.Hi }); err != nil {
 		return err
 	}
 	r.marks.set(step.ID+".end", until)
 	return nil
+}
+
+// errNeverCame says that a mark did not come in time.
+var errNeverCame = errors.New("never came")
+
+// awaitMark waits for a mark to come, not for its instant to pass.
+func (r *run) awaitMark(ctx context.Context, m predicate.Mark) (record.Interval, error) {
+	for {
+		at, fresh := r.marks.await(m)
+		if fresh == nil {
+			return at, nil
+		}
+		if clock.MonoNs() >= r.deadlineNs {
+			return at, fmt.Errorf("mark %s %w within %v", m.Name, errNeverCame, r.budget())
+		}
+		if err := r.await(ctx, fresh, r.deadlineNs); err != nil {
+			return at, err
+		}
+	}
+}
+
+// budget is how long a run may take from its start to its last mark.
+func (r *run) budget() time.Duration {
+	if b := r.s.Budget.Run; b > 0 {
+		return b
+	}
+	return maxWait
 }
 
 // sleepUntil waits for an instant, the end of ctx or the end of the gateway.
@@ -66,114 +122,36 @@ func (r *run) sleepUntil(ctx context.Context, ns int64) error {
 	return nil
 }
 
-// inject walks a fault through its steps: prepare, wait for its moment, inject, confirm, hold, heal,
-// confirm healed.
-func (r *run) inject(ctx context.Context, step PlannedStep) error {
-	rec := record.Fault{ID: step.ID, Kind: step.Kind, Target: step.Target}
-	err := r.injectInto(ctx, step, &rec)
-	if err != nil {
-		rec.Error = err.Error()
-	}
-	r.faults = append(r.faults, rec)
-	if err == nil {
-		r.gates = append(r.gates, record.Gate{Name: "fault " + step.ID, OK: true, Detail: rec.Evidence[len(rec.Evidence)-1].What})
-		return nil
-	}
-	if ctx.Err() != nil {
-		return err
-	}
-	return r.invalid("fault "+step.ID, err.Error())
-}
-
-func (r *run) injectInto(ctx context.Context, step PlannedStep, rec *record.Fault) error {
-	worker := r.fleet.ByID(step.Target)
-	if worker == nil {
-		return fmt.Errorf("no worker %s", step.Target)
-	}
-	f, err := newFault(step.Kind, worker)
-	if err != nil {
-		return err
-	}
-	if err := f.prepare(); err != nil {
-		return err
-	}
-	if err := r.awaitMoment(ctx, step); err != nil {
-		return err
-	}
-	if f.ownsTruth() {
-		r.sampler.own(worker.ID)
-	}
-	r.say(fmt.Sprintf("%s: %s %s", step.ID, step.Kind, step.Target))
-	before := clock.MonoNs()
-	if err := f.inject(); err != nil {
-		return fmt.Errorf("injecting: %w", err)
-	}
-	r.marks.set(step.ID+".inject", record.Interval{Lo: before, Hi: clock.MonoNs()})
-	within := step.fault.Confirm.Within
-	confirm, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("not confirmed within %v", within))
-	defer cancel()
-	evidence, err := f.confirm(confirm)
-	rec.Evidence = append(rec.Evidence, evidence...)
-	if err != nil {
-		return fmt.Errorf("confirming: %w", err)
-	}
-	rec.Confirmed = true
-	// It took effect somewhere between the moment before the act and the arrival of the proof.
-	effective := record.Interval{Lo: before, Hi: clock.MonoNs()}
-	r.marks.set(step.ID+".effective", effective)
-	if f.permanent() {
-		return nil
-	}
-	return r.heal(ctx, step, f, rec, effective)
-}
-
-// heal holds a fault for its time, undoes it and waits for proof.
-func (r *run) heal(ctx context.Context, step PlannedStep, f fault, rec *record.Fault, effective record.Interval) error {
-	if err := r.sleepUntil(ctx, effective.Hi+int64(step.fault.Heal.After)); err != nil {
-		return errors.Join(err, f.heal())
-	}
-	before := clock.MonoNs()
-	if err := f.heal(); err != nil {
-		return fmt.Errorf("healing: %w", err)
-	}
-	r.marks.set(step.ID+".heal", record.Interval{Lo: before, Hi: clock.MonoNs()})
-	evidence, err := f.confirmHealed(ctx)
-	rec.Evidence = append(rec.Evidence, evidence...)
-	if err != nil {
-		return fmt.Errorf("confirming the heal: %w", err)
-	}
-	r.marks.set(step.ID+".healed", record.Interval{Lo: before, Hi: clock.MonoNs()})
-	return nil
-}
-
 // awaitMoment waits for a fault's instant and, when it has a condition, for the first sample at which it
 // holds.
 func (r *run) awaitMoment(ctx context.Context, step PlannedStep) error {
-	from, ok := r.marks.resolve(step.from)
-	if !ok {
-		return fmt.Errorf("mark %s never came", step.from.Name)
+	from, err := r.awaitMark(ctx, step.from)
+	if err != nil {
+		return err
 	}
 	if err := r.sleepUntil(ctx, from.Hi); err != nil {
 		return err
 	}
-	when := step.fault.At.When
-	if when == nil {
+	at := step.fault.At
+	if at.When == nil {
 		return nil
 	}
-	met, err := r.eachSample(ctx, from.Hi+int64(step.fault.At.Within), func(rec *record.Record) bool {
-		return r.holds(when, rec) == predicate.True
-	})
-	if err != nil {
-		return err
-	}
-	if !met {
-		return fmt.Errorf("%s did not become true within %v of %s", when, step.fault.At.Within, step.from)
-	}
-	return nil
+	return r.awaitTrue(ctx, at.When, from.Hi+int64(at.Within), fmt.Sprintf("%v of %s", at.Within, step.from))
 }
 
-// invalid adds a failed gate and ends the timeline.
+// awaitTrue waits for a sample at which a predicate holds; span names the deadline for people.
+func (r *run) awaitTrue(ctx context.Context, x *predicate.Expr, deadlineNs int64, span string) error {
+	met, err := r.eachSample(ctx, deadlineNs, func(record.Sample) bool {
+		return x.Live(predicate.NewEnv(r.record())).Truth == predicate.True
+	})
+	if err == nil && !met {
+		err = fmt.Errorf("%s did not become true within %s", x, span)
+	}
+	return err
+}
+
+// invalid adds a failed gate and ends the timeline, whoever finds out.
 func (r *run) invalid(gate, why string) error {
-	r.gates = append(r.gates, record.Gate{Name: gate, Detail: why})
+	r.gate(record.Gate{Name: gate, Detail: why})
 	return errInvalid
 }
