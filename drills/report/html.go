@@ -44,7 +44,8 @@ type row struct {
 // faultRow is one fault with its evidence, timed relative to the origin of the picture.
 type faultRow struct {
 	record.Fault
-	Seen []evidenceRow
+	Marks []evidenceRow
+	Seen  []evidenceRow
 }
 
 type evidenceRow struct {
@@ -64,6 +65,11 @@ func writeHTML(w io.Writer, r Run, p picture) error {
 	zero := origin(r.Record)
 	for _, f := range r.Drill.Faults {
 		fr := faultRow{Fault: f}
+		for _, what := range []string{"inject", "effective", "heal", "healed"} {
+			if m, ok := mark(r.Record, f.ID+"."+what); ok {
+				fr.Marks = append(fr.Marks, evidenceRow{at(m.Hi, zero), what})
+			}
+		}
 		for _, e := range f.Evidence {
 			fr.Seen = append(fr.Seen, evidenceRow{at(e.MonoNs, zero), e.What})
 		}

@@ -21,7 +21,8 @@ const (
 	stripH     = 74.0
 	rowHeight  = 34.0 // one expectation: its text and its bracket
 	charWidth  = 6.3  // of 11.5 px text, to keep labels apart
-	legendChar = 5.6  // the same text, set closer
+	legendChar = 6.6  // the same text as people's widest default font sets it
+	legendRow  = 18.0
 )
 
 // picture is the timeline, placed: the template only prints it.
@@ -34,8 +35,8 @@ type picture struct {
 	Faults         []faultBar
 	Lanes          []lane
 	TTFT           *strip
+	Index          *indexStrip
 	Rows           []bracket
-	LegendY        float64
 	Legend         []legend
 }
 
@@ -52,13 +53,15 @@ type markLabel struct {
 
 // faultBar is a fault from its injection to its heal, or to the edge.
 type faultBar struct {
-	X, W, Y     float64
-	Label       string
-	LabelX      float64
-	Title       string
-	Points      []point
-	NotHealed   bool
-	LabelAnchor string
+	X, W, Y float64
+	Label   string
+	LabelX  float64
+	Title   string
+	Points  []point
+	// HealX and HealW are the stretch from the heal to its proof: neither broken for sure nor well. HealW
+	// is 0 for a fault that did not heal.
+	HealX, HealW float64
+	LabelAnchor  string
 }
 
 type point struct {
@@ -108,7 +111,7 @@ type bracket struct {
 }
 
 type legend struct {
-	X     float64
+	X, Y  float64
 	Class string
 	Label string
 }
@@ -140,11 +143,11 @@ func layOut(r Run) picture {
 	p.Faults, y = faultBars(r.Record, s, zero, y+8)
 	p.Lanes, y = lanes(r.Record, s, zero, y+10)
 	p.TTFT, y = ttftStrip(r.Record, s, zero, y+12)
+	p.Index, y = indexRows(r.Record, s, zero, y+8)
 	p.Y1 = y
 	p.Rows, y = brackets(r, s, y+18)
-	p.LegendY = y + 20
-	p.Legend = legends()
-	p.H = p.LegendY + 16
+	p.Legend, y = legends(p.Index != nil, y+20)
+	p.H = y
 	return p
 }
 
@@ -200,8 +203,18 @@ func mark(rec *record.Record, name string) (record.Interval, bool) {
 	return rec.Marks[i].Interval, true
 }
 
-// at prints an instant relative to the origin, with a sign.
-func at(ns, zero int64) string { return fmt.Sprintf("%+.2f s", float64(ns-zero)/1e9) }
+// at prints an instant relative to the origin, with a sign; what is within 10 ms of it in milliseconds,
+// since the proof of a fault comes that close behind the act.
+func at(ns, zero int64) string {
+	d := float64(ns - zero)
+	switch {
+	case d == 0:
+		return "0 s"
+	case math.Abs(d) < 1e7:
+		return fmt.Sprintf("%+.1f ms", d/1e6)
+	}
+	return fmt.Sprintf("%+.2f s", d/1e9)
+}
 
 // describe is the picture in words, for those who do not see it.
 func describe(r Run) string {

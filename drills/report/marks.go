@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"fleetdrill/drills/record"
 )
@@ -68,16 +69,24 @@ func faultBars(rec *record.Record, s scale, zero int64, y float64) ([]faultBar, 
 		if !ok {
 			continue
 		}
-		b := faultBar{X: s.x(from.Lo), Y: y, Label: f.Kind + " " + f.Target, NotHealed: true, LabelAnchor: "end"}
+		b := faultBar{X: s.x(from.Lo), Y: y, Label: f.Kind + " " + f.Target, LabelAnchor: "end"}
 		end := s.to
 		for _, name := range []string{"inject", "effective", "heal", "healed"} {
 			m, ok := mark(rec, f.ID+"."+name)
 			if !ok {
 				continue
 			}
-			b.Points = append(b.Points, point{X: s.x(m.Hi), Y: y + 6, Class: "dot", Title: f.ID + "." + name + " at " + at(m.Hi, zero)})
-			if name == "healed" {
-				end, b.NotHealed = m.Hi, false
+			p := point{X: s.x(m.Hi), Y: y + 6, Class: "dot", Title: f.ID + "." + name + " at " + at(m.Hi, zero)}
+			if strings.HasPrefix(name, "heal") {
+				p.Class = "dot ring" // what takes the fault away is hollow
+			}
+			b.Points = append(b.Points, p)
+		}
+		if healed, ok := mark(rec, f.ID+".healed"); ok {
+			end = healed.Hi
+			if heal, ok := mark(rec, f.ID+".heal"); ok {
+				b.HealX = s.x(heal.Lo)
+				b.HealW = round(s.x(end) - b.HealX)
 			}
 		}
 		b.W = round(max(3, s.x(end)-b.X))

@@ -13,9 +13,6 @@ func (p picture) BandHeight() float64 { return round(p.Y1 - p.Y0) }
 // LabelX is the right end of the labels left of the plot.
 func (p picture) LabelX() float64 { return p.X0 - 8 }
 
-// LegendTop is the top of the legend's samples.
-func (p picture) LegendTop() float64 { return p.LegendY - 9 }
-
 // LineY is where a mark's line begins: under its label.
 func (l markLabel) LineY() float64 { return l.Y + 3 }
 
@@ -62,6 +59,7 @@ func (b bracket) BoundTextY() float64 {
 // Line says that a legend entry is a tick, not a block.
 func (l legend) Line() bool { return len(l.Class) > 4 && l.Class[:4] == "req-" }
 
-// MidX and TextX place a legend entry's tick and words.
+// Top, MidX and TextX place a legend entry's sample, tick and words.
+func (l legend) Top() float64   { return l.Y - 9 }
 func (l legend) MidX() float64  { return round(l.X + 7) }
 func (l legend) TextX() float64 { return round(l.X + 20) }

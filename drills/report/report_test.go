@@ -16,11 +16,11 @@ import (
 	"fleetdrill/drills/record"
 )
 
-// TestGolden holds every artefact of a passing and a failing run to its golden file; REWRITE=1 accepts.
+// TestGolden holds every artefact of runs that pass, fail, have a hole and heal to its golden file; REWRITE=1 accepts.
 func TestGolden(t *testing.T) {
 	holed := synthetic(2100*ms, true)
 	holed.Samples = slices.DeleteFunc(holed.Samples, func(s record.Sample) bool { return s.SentNs > kill+4*second && s.SentNs < kill+5*second })
-	for name, rec := range map[string]*record.Record{"pass": synthetic(2100*ms, true), "fail": synthetic(0, false), "hole": holed} {
+	for name, rec := range map[string]*record.Record{"pass": synthetic(2100*ms, true), "fail": synthetic(0, false), "hole": holed, "healed": healed()} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			r := run(t, rec)

@@ -55,14 +55,27 @@ func sign(v judge.Verdict) string {
 	return "?"
 }
 
-func legends() []legend {
-	items := []legend{{Class: "up", Label: "routable"}, {Class: "danger", Label: "engine down, still routable"}, {Class: "down", Label: "engine down, out"},
-		{Class: "veto", Label: "vetoed"}, {Class: "absent", Label: "absent"}, {Class: "hole", Label: "no sample"},
-		{Class: "req-ok", Label: "request ok"}, {Class: "req-failed", Label: "failed"}, {Class: "req-attempt", Label: "failed attempt"}, {Class: "req-aborted", Label: "aborted"}, {Class: "req-open", Label: "open"}}
-	x := 10.0
-	for i := range items {
-		items[i].X = round(x)
-		x += 32 + legendChar*float64(len(items[i].Label))
+// legends explain the colours of lanes, ticks and, when there is one, the index strip: a row each.
+func legends(index bool, y float64) ([]legend, float64) {
+	rows := [][]legend{
+		{{Class: "up", Label: "routable"}, {Class: "danger", Label: "engine down, still routable"}, {Class: "down", Label: "engine down, out"},
+			{Class: "veto", Label: "vetoed"}, {Class: "absent", Label: "absent"}, {Class: "hole", Label: "no sample"}},
+		{{Class: "req-ok", Label: "request ok"}, {Class: "req-failed", Label: "failed"}, {Class: "req-attempt", Label: "failed attempt"},
+			{Class: "req-aborted", Label: "aborted"}, {Class: "req-open", Label: "open"}},
 	}
-	return items
+	if index {
+		rows = append(rows, []legend{{Class: "idx-eq", Label: "index equal to the engine"}, {Class: "idx-off", Label: "differs"},
+			{Class: "idx-far", Label: "differs by 1 % or more"}})
+	}
+	var out []legend
+	for _, row := range rows {
+		x := 10.0
+		for _, item := range row {
+			item.X, item.Y = round(x), y
+			x += 34 + legendChar*float64(len(item.Label))
+			out = append(out, item)
+		}
+		y += legendRow
+	}
+	return out, y
 }

@@ -104,6 +104,36 @@ func requests(rec *record.Record, out int64, retries bool) {
 	slices.SortFunc(rec.Requests, func(a, b load.Record) int { return a.N - b.N })
 }
 
+// healed is a run in which the fault is taken away four seconds after it began: w3 is back half a second
+// later, its index wrong by a fifth, then by a little, then equal.
+func healed() *record.Record {
+	rec := synthetic(2100*ms, true)
+	heal, proof, back := kill+4*second, kill+4*second+300*ms, kill+4500*ms
+	rec.Marks = append(rec.Marks, record.Mark{Name: "death.heal", Interval: record.Interval{Lo: heal, Hi: heal + ms}},
+		record.Mark{Name: "death.healed", Interval: record.Interval{Lo: heal, Hi: proof}})
+	for k := range rec.Samples {
+		s := &rec.Samples[k]
+		if s.SentNs >= back {
+			s.Values["routable(w3)"], s.Text["veto(w3)"], s.Absent = 1, "none", nil
+		}
+		for i, w := range rec.Workers {
+			if (w == "w3" && s.SentNs >= kill && s.SentNs < back) || (k+i)%4 == 3 {
+				continue // not at one sequence number, or owned by the fault
+			}
+			equal, off := 1.0, 0.0
+			switch since := s.SentNs - back; {
+			case w != "w3" || since < 0 || since >= second:
+			case since < 500*ms:
+				equal, off = 0, 0.2
+			default:
+				equal, off = 0, 0.002
+			}
+			s.Values["index_equal("+w+"/0)"], s.Values["count_error("+w+"/0)"] = equal, off
+		}
+	}
+	return rec
+}
+
 // run judges a synthetic record by the embedded scenario.
 func run(t testing.TB, rec *record.Record) Run {
 	t.Helper()
