@@ -27,6 +27,9 @@ type Options struct {
 	MaxLine int
 }
 
+// errTooLong is a line above the bound.
+var errTooLong = errors.New("the line is too long")
+
 // RowError is a row that cannot be read, with its place.
 type RowError struct {
 	// Name is the name of the trace as it was opened; Line counts its lines from 1.
@@ -130,8 +133,7 @@ func (r *Reader) next(row *Row) error {
 		}
 		n := r.rows
 		r.rows++
-		var bad *RowError
-		if n < r.o.Rows.First && (lineErr == nil || errors.As(lineErr, &bad)) {
+		if n < r.o.Rows.First && (lineErr == nil || errors.Is(lineErr, errTooLong)) {
 			continue
 		}
 		if lineErr != nil {
@@ -154,6 +156,10 @@ func (r *Reader) row(line []byte, row *Row) error {
 	return nil
 }
 
+func (r *Reader) tooLong(length int) error {
+	return r.bad(fmt.Errorf("%w: %d bytes, the bound is %d", errTooLong, length, r.o.MaxLine))
+}
+
 func (r *Reader) bad(err error) error { return &RowError{Name: r.name, Line: r.line, Err: err} }
 
 // end is the end of the trace or of the selection.
@@ -162,7 +168,8 @@ func (r *Reader) end() error {
 	case r.given > 0:
 		return io.EOF
 	case r.skipped.Count > 0:
-		return fmt.Errorf("%s: none of %d rows can be read, the first: %w", r.name, r.skipped.Count, r.skipped.First[0])
+		// Not wrapped: this is the end and no row to skip.
+		return fmt.Errorf("%s: none of %d rows can be read, the first: %v", r.name, r.skipped.Count, r.skipped.First[0])
 	case r.rows == 0:
 		return fmt.Errorf("%s: empty, no row in it", r.name)
 	}
@@ -184,7 +191,7 @@ func (r *Reader) readLine() ([]byte, error) {
 		}
 		switch {
 		case err == nil && length > r.o.MaxLine:
-			return nil, r.bad(fmt.Errorf("a line of %d bytes: the bound is %d", length, r.o.MaxLine))
+			return nil, r.tooLong(length)
 		case err == nil:
 			return bytes.TrimSpace(r.buf), nil
 		case !errors.Is(err, bufio.ErrBufferFull):
@@ -203,7 +210,7 @@ func (r *Reader) lastLine(length int, err error) ([]byte, error) {
 	case !errors.Is(err, io.EOF):
 		return nil, fmt.Errorf("reading %s, line %d: %w", r.name, r.line, err)
 	case length > r.o.MaxLine:
-		return nil, r.bad(fmt.Errorf("a line of %d bytes: the bound is %d", length, r.o.MaxLine))
+		return nil, r.tooLong(length)
 	}
 	line := bytes.TrimSpace(r.buf)
 	if len(line) == 0 {

@@ -36,15 +36,15 @@ type Stat struct {
 	Problems []string `json:"problems,omitempty"`
 
 	// SpanS is from the first stamp to the last, in seconds; rates are over it, 0 without a span.
-	SpanS       float64 `json:"span_s"`
-	RowsRate    float64 `json:"rows_per_s"`
-	InputRate   float64 `json:"input_tokens_per_s"`
-	OutputRate  float64 `json:"output_tokens_per_s"`
-	MeanInput   float64 `json:"mean_input"`
-	MeanOutput  float64 `json:"mean_output"`
-	Input       Lengths `json:"input"`
-	Output      Lengths `json:"output"`
-	UniqueBlock int     `json:"unique_blocks"`
+	SpanS        float64 `json:"span_s"`
+	RowsRate     float64 `json:"rows_per_s"`
+	InputRate    float64 `json:"input_tokens_per_s"`
+	OutputRate   float64 `json:"output_tokens_per_s"`
+	MeanInput    float64 `json:"mean_input"`
+	MeanOutput   float64 `json:"mean_output"`
+	Input        Lengths `json:"input"`
+	Output       Lengths `json:"output"`
+	UniqueBlocks int     `json:"unique_blocks"`
 
 	// BlockReuse and TokenReuse are of one unbounded cache that all rows share: the share of prompt blocks
 	// and of prompt tokens.
@@ -242,12 +242,12 @@ func (m *meter) addStamp(stamp int64) {
 func (m *meter) stat() Stat {
 	rows, input, output := len(m.inputs), sum(m.inputs), sum(m.outputs)
 	s := Stat{
-		Rows:        rows,
-		MeanInput:   ratio(input, rows),
-		MeanOutput:  ratio(output, rows),
-		Input:       lengths(m.inputs),
-		Output:      lengths(m.outputs),
-		UniqueBlock: m.shared.Blocks(),
+		Rows:         rows,
+		MeanInput:    ratio(input, rows),
+		MeanOutput:   ratio(output, rows),
+		Input:        lengths(m.inputs),
+		Output:       lengths(m.outputs),
+		UniqueBlocks: m.shared.Blocks(),
 
 		BlockReuse:    ratio(m.matched, m.blocks),
 		TokenReuse:    ratio(m.found, input),

@@ -123,7 +123,7 @@ func (t *talks) head() []uint64 {
 	}
 	if t.heads[r] == nil {
 		t.heads[r] = []uint64{0}
-		for range headBlocks.draw(t.draw) {
+		for range min(headBlocks.draw(t.draw), t.maxInput/BlockTokens-1) {
 			t.heads[r] = append(t.heads[r], t.newID())
 		}
 	}

@@ -14,7 +14,7 @@ func (s Stat) Text() string {
 	fmt.Fprintf(w, "trace\t%s\n", s.Trace)
 	fmt.Fprintf(w, "rows\t%s\n", grouped(s.Rows))
 	if s.Skipped > 0 {
-		fmt.Fprintf(w, "skipped\t%s rows that cannot be read\n", grouped(s.Skipped))
+		fmt.Fprintf(w, "skipped\t%s that cannot be read\n", grouped(s.Skipped))
 	}
 	fmt.Fprintf(w, "span\t%.1f s: %.2f rows, %s input and %s output tokens a second\n",
 		s.SpanS, s.RowsRate, grouped(int(s.InputRate)), grouped(int(s.OutputRate)))
@@ -53,11 +53,11 @@ func (s Stat) lengthText(b *strings.Builder) {
 func (s Stat) reuseText(b *strings.Builder) {
 	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "\nreuse, share of input tokens")
-	fmt.Fprintf(w, "  one unbounded cache\t%.4f\t%s different blocks; %.4f of all blocks\n", s.TokenReuse, grouped(s.UniqueBlock), s.BlockReuse)
+	fmt.Fprintf(w, "  one unbounded cache\t%.4f\t%s different blocks; %.4f of all blocks\n", s.TokenReuse, grouped(s.UniqueBlocks), s.BlockReuse)
 	fmt.Fprintf(w, "  longest match x%d\t%.4f\tbusiest worker %.2f times the mean\n", statWorkers, s.LongestMatch8.Reuse, s.LongestMatch8.Balance)
-	fmt.Fprintf(w, "  round robin x%d\t%.4f\t\n", statWorkers, s.RoundRobin8)
+	fmt.Fprintf(w, "  round robin x%d\t%.4f\n", statWorkers, s.RoundRobin8)
 	for _, p := range s.Pools {
-		fmt.Fprintf(w, "  one LRU pool of %d Mi tokens\t%.4f\t\n", p.Tokens>>20, p.TokenReuse)
+		fmt.Fprintf(w, "  one LRU pool of %d Mi tokens\t%.4f\n", p.Tokens>>20, p.TokenReuse)
 	}
 	w.Flush()
 }
