@@ -13,8 +13,6 @@ type Timeline struct {
 	folds []fold
 	next  []int64 // per holder: the sequence number its journal continues at
 	lines [][]change
-	// Orphans counts stored blocks whose parent was not held.
-	Orphans int
 }
 
 // change is one batch of a holder.
@@ -30,6 +28,26 @@ func NewTimeline(holders int) *Timeline {
 		t.folds[i] = fold{}
 	}
 	return t
+}
+
+// Seed begins a holder's part with the set that it had announced up to batch seq (-1: none yet), blocks in
+// the order of their positions. It must come before the holder's first line.
+func (t *Timeline) Seed(holder int, seq, monoNs int64, blocks []contract.TruthBlock) {
+	c := change{monoNs: monoNs}
+	for i := range blocks {
+		b := &blocks[i]
+		parent := uint64(0)
+		if b.Parent != nil {
+			parent = uint64(*b.Parent)
+		}
+		for range max(1, b.Copies) {
+			if prefix, gained, _ := t.folds[holder].store(uint64(b.Hash), parent, b.Parent != nil, uint64(b.Content)); gained {
+				c.gained = append(c.gained, prefix)
+			}
+		}
+	}
+	t.next[holder] = seq + 1
+	t.add(holder, c)
 }
 
 // Next is the sequence number at which the journal of holder continues.
@@ -61,12 +79,8 @@ func (t *Timeline) Append(holder int, j *contract.TruthJournal) error {
 		if s.Parent != nil {
 			parent = uint64(*s.Parent)
 		}
-		prefix, gained, ok := f.store(uint64(s.Hash), parent, s.Parent != nil, uint64(s.Content))
-		if gained {
+		if prefix, gained, _ := f.store(uint64(s.Hash), parent, s.Parent != nil, uint64(s.Content)); gained {
 			c.gained = append(c.gained, prefix)
-		}
-		if !ok {
-			t.Orphans++
 		}
 	}
 	for _, hash := range j.Removed {

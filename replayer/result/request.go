@@ -28,7 +28,8 @@ type Request struct {
 	Warmup bool `json:"warmup,omitempty"`
 
 	// ScheduledNs is when the request was due, in ns after the start of the replay. All other times are ns
-	// after that instant, so that a latency is never flattered by a late send. SendLagNs is when it left.
+	// after that instant, so that a latency is never flattered by a late send. SendLagNs is when it left, -1 when it
+	// never did.
 	ScheduledNs int64 `json:"scheduled_ns"`
 	SendLagNs   int64 `json:"send_lag_ns"`
 	// PlacedNs is the placement instant, -1 when it is not known. In a simulation it is the gateway's own; live
@@ -75,4 +76,16 @@ func (r *Request) TPOTNs() int64 {
 		return 0
 	}
 	return (r.E2ENs - r.TTFTNs) / int64(r.OutputTokens-1)
+}
+
+// MeanGapNs is the mean pause between tokens, 0 for answers of fewer than two.
+func (r *Request) MeanGapNs() float64 {
+	if len(r.GapsNs) == 0 {
+		return 0
+	}
+	total := int64(0)
+	for _, g := range r.GapsNs {
+		total += g
+	}
+	return float64(total) / float64(len(r.GapsNs))
 }

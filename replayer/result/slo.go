@@ -62,19 +62,15 @@ func (o SLO) MarshalJSON() ([]byte, error) {
 	}{ms(o.TTFT), ms(o.ITL)})
 }
 
-// kept says whether a request finished within the bounds, by the mean of its gaps and by their p99.
-func (o SLO) kept(r *Request) (mean, strict bool) {
+// Kept says whether a request finished within the bounds, by the mean of its gaps and by their p99.
+func (o SLO) Kept(r *Request) (mean, strict bool) {
 	if r.Outcome != OK || o.TTFT > 0 && (r.TTFTNs == 0 || r.TTFTNs > int64(o.TTFT)) {
 		return false, false
 	}
 	if o.ITL == 0 || len(r.GapsNs) == 0 {
 		return true, true
 	}
-	total := int64(0)
-	for _, g := range r.GapsNs {
-		total += g
-	}
-	return total <= int64(o.ITL)*int64(len(r.GapsNs)), p99(r.GapsNs) <= int64(o.ITL)
+	return r.MeanGapNs() <= float64(o.ITL), p99(r.GapsNs) <= int64(o.ITL)
 }
 
 // p99 is the element at round(0.99 (n-1)) of the sorted values.

@@ -9,6 +9,9 @@ func Summarize(info Info, requests []Request) Summary {
 	if info.Reasons == nil {
 		info.Reasons = []string{}
 	}
+	if info.Notes == nil {
+		info.Notes = []string{}
+	}
 	s := Summary{Info: info, ByError: map[string]int{}, PerWorker: make([]int, len(info.WorkerIDs)), Valid: len(info.Reasons) == 0}
 	t := newTally(&s)
 	for i := range requests {
@@ -53,7 +56,7 @@ func (t *tally) add(r *Request) {
 	if i, ok := t.place[r.Worker]; ok {
 		t.s.PerWorker[i]++
 	}
-	mean, strict := t.s.SLO.kept(r)
+	mean, strict := t.s.SLO.Kept(r)
 	t.good += count(mean)
 	t.strict += count(strict)
 	t.credit(r)
@@ -78,7 +81,9 @@ func reason(r *Request) string {
 }
 
 func (t *tally) times(r *Request) {
-	t.lag.Add(r.SendLagNs)
+	if r.SendLagNs >= 0 {
+		t.lag.Add(r.SendLagNs)
+	}
 	if r.TTFTNs > 0 {
 		t.ttft.Add(r.TTFTNs)
 	}

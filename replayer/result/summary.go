@@ -38,6 +38,8 @@ type Info struct {
 	// VirtualS is how long the replay took in the time of the fleet, WallS in ours; live they are one.
 	VirtualS float64 `json:"virtual_s"`
 	WallS    float64 `json:"wall_s"`
+	// Notes say what of the record is missing and why, for people.
+	Notes []string `json:"notes"`
 	// Reasons say why the figures mean nothing; none is a valid replay. Partial marks one that ended before
 	// its rows did.
 	Reasons []string `json:"reasons"`
