@@ -5,13 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
 
 	"fleetdrill/internal/clock"
 	"fleetdrill/mockworker/engine"
+	"fleetdrill/mockworker/faults"
 )
 
 // ErrClosed ends the streams of a loop that was closed.
@@ -35,6 +38,9 @@ type Options struct {
 	// Publish takes the events of one step before its tokens go out; nil throws them away. It may block,
 	// and then the steps wait, as a real engine's do. ctx ends when the loop is closed.
 	Publish func(ctx context.Context, events []engine.Event) error
+	// Faults may freeze the steps of Rank; nil never does.
+	Faults *faults.Set
+	Rank   int
 	// Log may be nil.
 	Log *slog.Logger
 }
@@ -131,11 +137,19 @@ func (l *Loop) Snapshot() Snapshot {
 	return l.snap
 }
 
-// Ask runs fn with the engine between two steps, when everything the engine did is given to the publisher
-// and to the streams. It fails when ctx ends first or the loop is closed; fn may still run then.
+// Leave leaves a question: fn runs with the engine between two steps, when everything the engine did is
+// given to the publisher and to the streams. A frozen engine is between two steps. asked is closed when fn
+// has run; ok is false when the loop is closed, and fn may never run when it is closed later.
+func (l *Loop) Leave(fn func(*engine.Engine)) (asked <-chan struct{}, ok bool) {
+	done := make(chan struct{})
+	return done, l.post(letter{kind: askLetter, ask: fn, asked: done})
+}
+
+// Ask leaves a question and waits. It fails when ctx ends first or the loop is closed; fn may still run
+// then.
 func (l *Loop) Ask(ctx context.Context, fn func(*engine.Engine)) error {
-	asked := make(chan struct{})
-	if !l.post(letter{kind: askLetter, ask: fn, asked: asked}) {
+	asked, ok := l.Leave(fn)
+	if !ok {
 		return ErrClosed
 	}
 	select {
@@ -146,6 +160,27 @@ func (l *Loop) Ask(ctx context.Context, fn func(*engine.Engine)) error {
 	case <-l.done:
 		return ErrClosed
 	}
+}
+
+// Wake makes a loop look again whether it is frozen: after a fault was armed or healed.
+func (l *Loop) Wake() {
+	select {
+	case l.posted <- struct{}{}:
+	default:
+	}
+}
+
+// Unread is the number of requests that the engine has not taken in yet. It stays above 0 only while the
+// engine is wedged or busy with a step.
+func (l *Loop) Unread() (n int) {
+	l.mailMu.Lock()
+	defer l.mailMu.Unlock()
+	for i := range l.mail {
+		if l.mail[i].kind == addLetter {
+			n++
+		}
+	}
+	return n
 }
 
 // Close ends the loop: open streams end with ErrClosed. It returns when the goroutines are gone.
@@ -172,10 +207,7 @@ func (l *Loop) post(m letter) bool {
 	m.at = clock.MonoNs() // under the lock, so that letters lie in the order of their stamps
 	l.mail = append(l.mail, m)
 	l.mailMu.Unlock()
-	select {
-	case l.posted <- struct{}{}:
-	default:
-	}
+	l.Wake()
 	return true
 }
 
@@ -183,7 +215,16 @@ func (l *Loop) run() {
 	defer close(l.done)
 	defer l.endAll()
 	for l.ctx.Err() == nil {
+		freeze := l.o.Faults.Frozen(clock.MonoNs(), l.o.Rank, maps.Keys(l.streams))
+		l.takeMail(freeze.Deaf)
 		l.readMail()
+		if freeze.On {
+			l.snapshot() // a pause takes requests in, and they wait
+			if !l.waitFrozen(freeze.Until) {
+				return
+			}
+			continue
+		}
 		res := l.o.Engine.Step(l.begin())
 		if !res.Worked {
 			l.snapshot()
@@ -219,6 +260,24 @@ func (l *Loop) waitForMail() {
 	case <-l.posted:
 	case <-l.ctx.Done():
 	}
+}
+
+// waitFrozen blocks a frozen loop until somebody wants something or until comes, 0 being never. It returns
+// false when the loop is closed or cannot tell the time.
+func (l *Loop) waitFrozen(until int64) bool {
+	if until > 0 {
+		if err := l.alarm.set(until); err != nil {
+			l.o.Log.Error("frozen step loop stops", "err", err)
+			return false
+		}
+	}
+	select {
+	case <-l.posted:
+	case <-l.alarm.rung: // perhaps that of an earlier step: whoever asks again knows
+	case <-l.ctx.Done():
+		return false
+	}
+	return true
 }
 
 // spinNs is a wait too short for the alarm, which takes about as long to set.
@@ -294,11 +353,26 @@ func (l *Loop) drop(s *Stream) {
 	l.open.Add(-1)
 }
 
-// readMail does what the letters ask, in order.
-func (l *Loop) readMail() {
+// takeMail takes the letters out of the mailbox; a deaf engine leaves all but the questions there, which
+// are not for the engine but about it.
+func (l *Loop) takeMail(deaf bool) {
 	l.mailMu.Lock()
-	l.letters, l.mail = l.mail, l.letters[:0]
-	l.mailMu.Unlock()
+	defer l.mailMu.Unlock()
+	if !deaf {
+		l.letters, l.mail = l.mail, l.letters[:0]
+		return
+	}
+	l.letters = l.letters[:0]
+	l.mail = slices.DeleteFunc(l.mail, func(m letter) bool {
+		if m.kind == askLetter {
+			l.letters = append(l.letters, m)
+		}
+		return m.kind == askLetter
+	})
+}
+
+// readMail does what the taken letters ask, in order.
+func (l *Loop) readMail() {
 	for i := range l.letters {
 		m := &l.letters[i]
 		l.lastMono = max(l.lastMono, m.at)
