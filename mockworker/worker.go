@@ -7,15 +7,18 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"fleetdrill/internal/clock"
 	"fleetdrill/internal/contract"
 	"fleetdrill/mockworker/admin"
 	"fleetdrill/mockworker/api"
 	"fleetdrill/mockworker/engine"
+	"fleetdrill/mockworker/faults"
 	"fleetdrill/mockworker/loop"
 	"fleetdrill/mockworker/metrics"
 	"fleetdrill/mockworker/publish"
@@ -29,6 +32,8 @@ type worker struct {
 	ready    contract.ReadyWorker
 	ranks    []admin.Rank
 	requests *truth.Requests
+	faults   *faults.Set
+	exit     func(code int)
 	servers  []*http.Server // API, admin
 	failed   chan<- error   // takes what ended a server by itself
 	wg       sync.WaitGroup
@@ -41,6 +46,8 @@ func newWorker(p *plan, i int, failed chan<- error) (*worker, error) {
 		log:      p.Log.With("worker", p.ids[i]),
 		ready:    contract.ReadyWorker{ID: p.ids[i]},
 		requests: truth.NewRequests(),
+		faults:   faults.New(),
+		exit:     os.Exit,
 		failed:   failed,
 	}
 	if err := w.start(p, i); err != nil {
@@ -68,7 +75,8 @@ func (w *worker) start(p *plan, i int) error {
 	})
 	control := admin.New(admin.Options{
 		Worker: w.ready.ID, Profile: p.profile, Wire: p.Wire, HashAlgo: p.HashAlgo, BlockSize: p.engine.BlockSize,
-		NumBlocks: p.engine.NumBlocks, Ranks: w.ranks, Requests: w.requests, Token: p.AdminToken, Log: w.log,
+		NumBlocks: p.engine.NumBlocks, Hasher: p.engine.Hasher, Ranks: w.ranks, Requests: w.requests, Faults: w.faults,
+		Token: p.AdminToken, Log: w.log,
 	})
 	var err error
 	if w.ready.HTTP, err = w.serve(p.Host, portOf(p.Port, i), handler); err != nil {
@@ -104,15 +112,15 @@ func (w *worker) startRank(p *plan, rank int, set *metrics.Set) error {
 	}
 	var publishEvents func(context.Context, []engine.Event) error
 	if p.events.Enabled() {
-		if r.Publisher, err = newPublisher(p, rank, r.Fold, w.log); err != nil {
+		if r.Publisher, err = w.newPublisher(p, rank, r.Fold); err != nil {
 			return err
 		}
 		row.Events, row.Replay = r.Publisher.Endpoints()
 		publishEvents = r.Publisher.Publish
 	}
 	r.Loop, err = loop.Start(loop.Options{
-		Engine: eng, Publish: publishEvents, Log: w.log,
-		Observer: &observer{Rank: set.Rank(rank), rank: rank, log: w.requests},
+		Engine: eng, Publish: publishEvents, Faults: w.faults, Rank: rank, Log: w.log,
+		Observer: &observer{Rank: set.Rank(rank), rank: rank, w: w},
 	})
 	if err != nil {
 		return errors.Join(err, closePublisher(r.Publisher))
@@ -123,13 +131,14 @@ func (w *worker) startRank(p *plan, rank int, set *metrics.Set) error {
 	return nil
 }
 
-func newPublisher(p *plan, rank int, fold *truth.Fold, log *slog.Logger) (*publish.Publisher, error) {
+func (w *worker) newPublisher(p *plan, rank int, fold *truth.Fold) (*publish.Publisher, error) {
 	enc, err := wire.New(p.Wire, wire.Options{Rank: rank, IntHashes: p.IntBlockHashes})
 	if err != nil {
 		return nil, err
 	}
 	return publish.New(publish.Options{
-		Config: p.events, Host: p.Host, Rank: rank, Encoder: enc, Fold: fold, ReplayHWM: p.ReplayHWM, Log: log,
+		Config: p.events, Host: p.Host, Rank: rank, Encoder: enc, Fold: fold, Faults: w.faults,
+		ReplayHWM: p.ReplayHWM, Log: w.log,
 	})
 }
 
@@ -144,13 +153,22 @@ func closePublisher(p *publish.Publisher) error {
 type observer struct {
 	*metrics.Rank
 	rank int
-	log  *truth.Requests
+	w    *worker
+}
+
+// Token implements loop.Observer. A process that exits on its own does so here, in place of the token.
+func (o *observer) Token(index int, sinceNs int64) {
+	if code, exit := o.w.faults.Token(clock.MonoNs(), o.rank); exit {
+		o.w.log.Warn("the process exits, as it was told to", "code", code)
+		o.w.exit(code)
+	}
+	o.Rank.Token(index, sinceNs)
 }
 
 // Ended implements loop.Observer.
 func (o *observer) Ended(id string, maxTokens int, s engine.RequestStats) {
 	o.Rank.Ended(id, maxTokens, s)
-	o.log.Add(contract.TruthRequest{
+	o.w.requests.Add(contract.TruthRequest{
 		ID: id, Rank: o.rank, ArrivalMonoNs: s.Arrival, PromptTokens: s.Prompt, CachedTokens: s.CachedTokens,
 		OutputTokens: s.Output, ScheduledMonoNs: s.Scheduled, FirstTokenMonoNs: s.FirstToken, LastTokenMonoNs: s.LastToken,
 		Outcome: s.Outcome,

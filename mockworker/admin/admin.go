@@ -17,7 +17,9 @@ import (
 
 	"fleetdrill/internal/clock"
 	"fleetdrill/internal/contract"
+	"fleetdrill/mockworker/blockhash"
 	"fleetdrill/mockworker/engine"
+	"fleetdrill/mockworker/faults"
 	"fleetdrill/mockworker/loop"
 	"fleetdrill/mockworker/publish"
 	"fleetdrill/mockworker/truth"
@@ -38,15 +40,21 @@ type Options struct {
 	HashAlgo  string
 	BlockSize int
 	NumBlocks int
-	Ranks     []Rank
-	Requests  *truth.Requests
+	// Hasher names the blocks that a restarted publisher makes up.
+	Hasher   *blockhash.Hasher
+	Ranks    []Rank
+	Requests *truth.Requests
+	Faults   *faults.Set
 	// Token, when set, must come with every request as a bearer token.
 	Token string
 	Log   *slog.Logger
 }
 
 // Server answers the admin port of one worker.
-type Server struct{ o Options }
+type Server struct {
+	o     Options
+	views []view // by rank
+}
 
 // askTimeout bounds the wait for a step boundary; a step of a loaded engine is tens of milliseconds, a
 // long prefill some seconds.
@@ -57,7 +65,7 @@ func New(o Options) http.Handler {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{o: o}
+	s := &Server{o: o, views: make([]view, len(o.Ranks))}
 	gin.SetMode(gin.ReleaseMode)
 	g := gin.New()
 	g.HandleMethodNotAllowed = true
@@ -70,6 +78,9 @@ func New(o Options) http.Handler {
 	g.GET("/admin/truth/journal", s.journal)
 	g.GET("/admin/truth/requests", s.requests)
 	g.POST("/admin/truth/match", s.match)
+	g.GET("/admin/faults", s.listFaults)
+	g.POST("/admin/faults", s.armFault)
+	g.DELETE("/admin/faults/:id", s.healFault)
 	return g
 }
 
@@ -119,52 +130,6 @@ func (s *Server) atBoundary(ctx context.Context, r *Rank, fn func(*engine.Engine
 	return errors.Join(err, flushed)
 }
 
-func (s *Server) truth(c *gin.Context) {
-	t := contract.Truth{
-		MonoNs: clock.MonoNs(), Wall: clock.Wall(), Worker: s.o.Worker, Profile: s.o.Profile, Wire: s.o.Wire,
-		HashAlgo: s.o.HashAlgo, BlockSize: s.o.BlockSize, NumBlocks: s.o.NumBlocks,
-		Ranks: []contract.TruthRank{}, Counters: map[string]int64{}, Faults: []contract.TruthFault{},
-	}
-	for rank := range s.o.Ranks {
-		r := &s.o.Ranks[rank]
-		row, err := s.rankTruth(c.Request.Context(), rank, r)
-		if err != nil {
-			fail(c, http.StatusServiceUnavailable, fmt.Errorf("rank %d: %w", rank, err))
-			return
-		}
-		t.Ranks = append(t.Ranks, row)
-		if rank == 0 && r.Publisher != nil {
-			t.Epoch = r.Publisher.Epoch()
-		}
-		s.count(t.Counters, r)
-	}
-	c.JSON(http.StatusOK, t)
-}
-
-// rankTruth compares what is resident with what was announced.
-func (s *Server) rankTruth(ctx context.Context, rank int, r *Rank) (contract.TruthRank, error) {
-	var load engine.Load
-	var hashes []uint64
-	var head truth.Head
-	shared := 0
-	err := s.atBoundary(ctx, r, func(e *engine.Engine) {
-		load = e.Load()
-		e.Blocks(func(b engine.Block) bool {
-			hashes = append(hashes, b.Hash.EventInt())
-			return true
-		})
-		shared, head = r.Fold.Shared(hashes)
-	})
-	return contract.TruthRank{
-		Rank: rank, NextSeq: head.Seq + 1,
-		ResidentBlocks: len(hashes), AnnouncedBlocks: head.Blocks,
-		Unannounced: len(hashes) - shared, Ghost: head.Blocks - shared,
-		Digest:  contract.U64(head.Digest),
-		Running: load.Running, Waiting: load.Waiting, WaitingUncachedTokens: load.WaitingUncachedTokens,
-		KVUsage: load.KVUsage, Steps: load.Steps, LastStepMonoNs: r.Loop.Snapshot().LastStepMonoNs,
-	}, err
-}
-
 // count adds one rank's counters to sums.
 func (s *Server) count(sums map[string]int64, r *Rank) {
 	snap := r.Loop.Snapshot()
@@ -183,7 +148,7 @@ func (s *Server) count(sums map[string]int64, r *Rank) {
 	}
 	p := r.Publisher.Stats()
 	for name, n := range map[string]int64{
-		"batches": p.NextSeq, "subscribers": int64(p.Peers), "messages_sent": int64(p.Sent), "messages_dropped": int64(p.Dropped),
+		"batches": p.Batches, "subscribers": int64(p.Peers), "messages_sent": int64(p.Sent), "messages_dropped": int64(p.Dropped),
 		"replay_requests": p.ReplayRequests, "replay_malformed": p.ReplayMalformed, "replay_batches": p.ReplayBatches,
 	} {
 		sums[name] += n

@@ -130,9 +130,6 @@ func (s *Server) blocks(c *gin.Context) {
 	}
 	head := contract.TruthBlocksHead{MonoNs: clock.MonoNs(), Wall: clock.Wall(), Worker: s.o.Worker, Rank: rank, Set: set}
 	r := &s.o.Ranks[rank]
-	if r.Publisher != nil {
-		head.Epoch = r.Publisher.Epoch()
-	}
 	if past {
 		announced, h, err := r.Fold.At(at)
 		if err != nil {
@@ -213,7 +210,7 @@ func announcedBlocks(set map[uint64]truth.Entry) []contract.TruthBlock {
 // writeBlocks sends the head and the blocks by position, then hash, so that two answers can be compared as
 // text. Count and digest are the set's own.
 func writeBlocks(c *gin.Context, head contract.TruthBlocksHead, at truth.Head, blocks []contract.TruthBlock) {
-	head.Seq, head.Blocks, head.Digest = at.Seq, len(blocks), digestOf(blocks)
+	head.Epoch, head.Seq, head.Blocks, head.Digest = at.Epoch, at.Seq, len(blocks), digestOf(blocks)
 	slices.SortFunc(blocks, func(a, b contract.TruthBlock) int {
 		if a.Position != b.Position {
 			return a.Position - b.Position

@@ -1,7 +1,6 @@
 package publish
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -14,9 +13,13 @@ import (
 	"fleetdrill/internal/clock"
 	"fleetdrill/internal/zsock"
 	"fleetdrill/mockworker/engine"
+	"fleetdrill/mockworker/faults"
 	"fleetdrill/mockworker/ring"
 	"fleetdrill/mockworker/truth"
 )
+
+// errClosed is why a publisher that is closed does nothing more.
+var errClosed = errors.New("the publisher is closed")
 
 // Encoder turns the events of one step into payload bytes; mockworker/wire makes them.
 type Encoder interface {
@@ -34,6 +37,8 @@ type Options struct {
 	Encoder Encoder
 	// Fold takes every payload in the moment it goes out.
 	Fold *truth.Fold
+	// Faults may delay, drop or mute batches; nil never does.
+	Faults *faults.Set
 	// ReplayHWM above 0 loses replay frames as libzmq does when that many wait for one peer (real engines:
 	// 1,000); 0 loses none.
 	ReplayHWM int
@@ -41,38 +46,49 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Stats count what a publisher did.
+// Stats count what a publisher did, over all its incarnations but for NextSeq.
 type Stats struct {
 	NextSeq int64
+	// Batches were given a sequence number.
+	Batches int64
 	// ReplayRequests were answered, ReplayMalformed were not: they had other frames than empty and seq.
 	ReplayRequests, ReplayMalformed, ReplayBatches int64
 	Peers                                          int
 	Sent, Dropped                                  uint64
 }
 
-// Publisher is one rank's publisher incarnation. Publish and Flush are for one caller, the step loop.
+// Publisher is one rank's publisher. Publish and Restart are for one caller, the step loop.
 type Publisher struct {
-	o      Options
-	topic  []byte
-	pub    *zsock.Pub
-	router *zsock.Router // nil without a replay endpoint
-	events string
-	replay string
-	epoch  int64
+	o     Options
+	topic []byte
+	at    place // with the ports that New found
 
-	scratch []byte // Publish's encoding buffer
-	queue   *queue
-	asked   chan *zsock.Request
+	scratch  []byte // Publish's encoding buffer
+	queue    *queue
+	asked    chan *zsock.Request
+	commands chan command
+	woken    chan struct{} // at most one token: "ask the faults again"
 
 	// buffer belongs to the publisher goroutine; seq is the next sequence number.
 	buffer *ring.Ring[sent]
 	seq    atomic.Int64
 
-	requests, malformed, replayed atomic.Int64
+	mu      sync.Mutex // guards sockets and past
+	sockets *sockets   // replaced by the publisher goroutine only
+	past    zsock.PubStats
 
+	batches, requests, malformed, replayed atomic.Int64
+
+	ctx    context.Context // ends with Close
 	stop   context.CancelFunc
 	wg     sync.WaitGroup
 	closed sync.Once
+}
+
+// command is something to be done by the publisher goroutine between two batches.
+type command struct {
+	do   func(context.Context)
+	done chan struct{}
 }
 
 // sent is one batch of the replay buffer, the very frames that went out.
@@ -83,61 +99,35 @@ func New(o Options) (*Publisher, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	first, err := placeOf(o)
+	if err != nil {
+		return nil, err
+	}
+	sock, err := openSockets(o, first)
+	if err != nil {
+		return nil, err
+	}
 	p := &Publisher{
-		o:      o,
-		topic:  []byte(o.Config.Topic),
-		pub:    zsock.NewPub(zsock.PubOptions{HWM: o.Config.HWM, Log: o.Log}),
-		epoch:  clock.MonoNs(),
-		queue:  newQueue(o.Config.MaxQueueSize),
-		asked:  make(chan *zsock.Request),
+		o: o, topic: []byte(o.Config.Topic), at: sock.place(first), sockets: sock,
+		queue: newQueue(o.Config.MaxQueueSize), asked: make(chan *zsock.Request),
+		commands: make(chan command), woken: make(chan struct{}, 1),
 		buffer: ring.New[sent](o.Config.BufferSteps),
 	}
-	if err := p.open(); err != nil {
-		return nil, errors.Join(err, p.closeSockets())
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	p.stop = cancel
-	p.wg.Go(func() { p.run(ctx) })
-	if p.router != nil {
-		p.wg.Go(func() { p.listen(ctx) })
-	}
+	o.Fold.Restart(clock.MonoNs())
+	p.ctx, p.stop = context.WithCancel(context.Background())
+	p.wg.Go(p.run)
+	p.listenTo(sock)
 	return p, nil
-}
-
-func (p *Publisher) open() error {
-	at, err := ResolveEvents(p.o.Config.Endpoint, p.o.Host, p.o.Rank)
-	if err != nil {
-		return fmt.Errorf("opening the event socket of rank %d: %w", p.o.Rank, err)
-	}
-	p.events = at.Endpoint
-	if at.Bind {
-		p.events, err = p.pub.Bind(at.Endpoint)
-	} else {
-		err = p.pub.Connect(at.Endpoint)
-	}
-	if err != nil {
-		return fmt.Errorf("opening the event socket of rank %d: %w", p.o.Rank, err)
-	}
-	if p.o.Config.ReplayEndpoint == nil {
-		return nil
-	}
-	at, err = ResolveReplay(*p.o.Config.ReplayEndpoint, p.o.Host, p.o.Rank)
-	if err == nil {
-		p.router = zsock.NewRouter(zsock.RouterOptions{HWM: p.o.ReplayHWM, Log: p.o.Log})
-		p.replay, err = p.router.Bind(at.Endpoint)
-	}
-	if err != nil {
-		return fmt.Errorf("opening the replay socket of rank %d: %w", p.o.Rank, err)
-	}
-	return nil
 }
 
 // Endpoints are where a peer dials: the event socket's (or, when it connects, the one it connects to) and
 // the replay socket's, empty without one.
-func (p *Publisher) Endpoints() (events, replay string) { return p.events, p.replay }
-
-// Epoch names this incarnation: CLOCK_MONOTONIC ns of its making.
-func (p *Publisher) Epoch() int64 { return p.epoch }
+func (p *Publisher) Endpoints() (events, replay string) {
+	if p.at.replay != nil {
+		replay = p.at.replay.Endpoint
+	}
+	return p.at.events.Endpoint, replay
+}
 
 // Publish encodes the events of one step, stamps them with the wall clock and queues them as one batch.
 // It waits while the queue is full, until ctx ends. events may be reused afterwards.
@@ -145,39 +135,54 @@ func (p *Publisher) Publish(ctx context.Context, events []engine.Event) error {
 	if len(events) == 0 {
 		return nil
 	}
-	ts := float64(time.Now().UnixNano()) / 1e9
-	p.scratch = p.o.Encoder.AppendBatch(p.scratch[:0], ts, events)
-	// A copy of the exact size: the replay buffer keeps thousands of these.
-	err := p.queue.push(ctx, item{monoNs: clock.MonoNs(), payload: bytes.Clone(p.scratch)})
-	if err != nil {
+	if err := p.queue.push(ctx, item{monoNs: clock.MonoNs(), payload: p.encode(events)}); err != nil {
 		return fmt.Errorf("queueing an event batch: %w", err)
 	}
 	return nil
 }
 
-// Flush waits until every batch queued so far is folded and sent.
+// Flush waits until every batch queued so far is folded and sent, but for those that a fault delays.
 func (p *Publisher) Flush(ctx context.Context) error {
-	done := make(chan struct{})
-	if err := p.queue.push(ctx, item{flushed: done}); err != nil {
-		return fmt.Errorf("queueing behind the event batches: %w", err)
+	if err := p.do(ctx, func(context.Context) {}); err != nil {
+		return fmt.Errorf("waiting for the event batches to go out: %w", err)
+	}
+	return nil
+}
+
+// Wake makes the publisher look again what is due: after a fault was armed or healed.
+func (p *Publisher) Wake() { signal(p.woken) }
+
+// do runs fn on the publisher goroutine once every batch queued so far and due is out. It fails when ctx
+// ends first, and fn may still run then, or when the publisher is closed.
+func (p *Publisher) do(ctx context.Context, fn func(context.Context)) error {
+	c := command{do: fn, done: make(chan struct{})}
+	select {
+	case p.commands <- c:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-p.ctx.Done():
+		return errClosed
 	}
 	select {
-	case <-done:
+	case <-c.done:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("waiting for the event batches to go out: %w", ctx.Err())
+		return ctx.Err()
 	}
 }
 
 // Stats is a snapshot of the counters.
 func (p *Publisher) Stats() Stats {
-	s := p.pub.Stats()
+	p.mu.Lock()
+	now, past := p.sockets.pub.Stats(), p.past
+	p.mu.Unlock()
 	return Stats{
 		NextSeq:         p.seq.Load(),
+		Batches:         p.batches.Load(),
 		ReplayRequests:  p.requests.Load(),
 		ReplayMalformed: p.malformed.Load(),
 		ReplayBatches:   p.replayed.Load(),
-		Peers:           s.Peers, Sent: s.Sent, Dropped: s.Dropped,
+		Peers:           now.Peers, Sent: past.Sent + now.Sent, Dropped: past.Dropped + now.Dropped,
 	}
 }
 
@@ -186,45 +191,82 @@ func (p *Publisher) Close() (err error) {
 	p.closed.Do(func() {
 		p.stop()
 		p.wg.Wait()
-		err = p.closeSockets()
+		err = p.sockets.close()
 	})
 	return err
 }
 
+// closeSockets closes the sockets of an incarnation that ends; they stay in place, mute, until others open.
 func (p *Publisher) closeSockets() error {
-	err := p.pub.Close()
-	if p.router != nil {
-		err = errors.Join(err, p.router.Close())
-	}
+	err := p.sockets.close()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.sockets.pub.Stats()
+	p.past.Sent += s.Sent
+	p.past.Dropped += s.Dropped
+	p.sockets = &sockets{pub: zsock.NewPub(zsock.PubOptions{})}
 	return err
 }
 
+// openAgain opens the sockets of a new incarnation where the old ones were.
+func (p *Publisher) openAgain(ctx context.Context) error {
+	sock, err := reopen(ctx, p.o, p.at)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	old := p.sockets
+	p.sockets = sock
+	p.mu.Unlock()
+	p.listenTo(sock)
+	return old.close()
+}
+
+// listenTo starts what takes replay requests from the sockets, until they close.
+func (p *Publisher) listenTo(s *sockets) {
+	if s.router != nil {
+		p.wg.Go(func() { p.listen(s.router) })
+	}
+}
+
 // run is the publisher goroutine: batches, and between two batches at most one replay.
-func (p *Publisher) run(ctx context.Context) {
+func (p *Publisher) run() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
 	for {
-		p.drain()
+		if due := p.drain(); due > 0 {
+			timer.Reset(time.Duration(due - clock.MonoNs()))
+		}
 		select {
 		case <-p.queue.filled:
+		case <-timer.C:
+		case <-p.woken:
 		case q := <-p.asked:
 			p.serve(q)
-		case <-ctx.Done():
+		case c := <-p.commands:
 			p.drain()
+			c.do(p.ctx)
+			close(c.done)
+		case <-p.ctx.Done():
+			p.rest()
 			return
 		}
 	}
 }
 
-func (p *Publisher) drain() {
+// drain sends what is due. It returns when the next batch is, 0 when there is none.
+func (p *Publisher) drain() (due int64) {
 	for {
-		it, ok := p.queue.pop()
+		it, ok := p.queue.peek()
 		if !ok {
-			return
+			return 0
 		}
-		if it.flushed != nil {
-			close(it.flushed)
-			continue
+		now := clock.MonoNs()
+		if due := p.o.Faults.Due(now, p.o.Rank, it.monoNs); due > now {
+			return due
 		}
-		p.send(it)
+		p.queue.pop()
+		p.send(now, it.payload)
 		select {
 		case q := <-p.asked:
 			p.serve(q)
@@ -233,15 +275,44 @@ func (p *Publisher) drain() {
 	}
 }
 
-// send gives a batch its sequence number. It is folded and buffered before it leaves: whoever has received
-// it must find it in the truth and in a replay.
-func (p *Publisher) send(it item) {
+// rest sends what is queued when the publisher ends, due or not.
+func (p *Publisher) rest() {
+	for it, ok := p.queue.peek(); ok; it, ok = p.queue.peek() {
+		p.queue.pop()
+		p.send(clock.MonoNs(), it.payload)
+	}
+}
+
+// send gives a batch its sequence number and lets it go the way that the faults have for it.
+func (p *Publisher) send(now int64, payload []byte) {
+	switch n := p.seq.Load(); p.o.Faults.Batch(now, p.o.Rank, n) {
+	case faults.Mute:
+	case faults.Lose:
+		p.o.Fold.Lost(n, now)
+		p.numbered(n)
+	case faults.Hide:
+		p.announce(now, payload)
+	case faults.Send:
+		seq := p.announce(now, payload)
+		p.sockets.pub.Send(p.topic, seq, payload)
+	}
+}
+
+// announce folds and buffers a batch under the next sequence number, which it returns as it is sent. That
+// comes before sending: whoever has received a batch must find it in the truth and in a replay.
+func (p *Publisher) announce(now int64, payload []byte) (seq []byte) {
 	n := p.seq.Load()
-	seq := binary.BigEndian.AppendUint64(nil, uint64(n))
-	if err := p.o.Fold.Apply(n, it.monoNs, it.payload); err != nil {
+	seq = binary.BigEndian.AppendUint64(nil, uint64(n))
+	if err := p.o.Fold.Apply(n, now, payload); err != nil {
 		p.o.Log.Warn("an event batch went out that cannot be read", "rank", p.o.Rank, "seq", n, "err", err)
 	}
-	p.buffer.Push(sent{seq: seq, payload: it.payload})
+	p.buffer.Push(sent{seq: seq, payload: payload})
+	p.numbered(n)
+	return seq
+}
+
+// numbered notes that sequence number n is used up.
+func (p *Publisher) numbered(n int64) {
 	p.seq.Store(n + 1)
-	p.pub.Send(p.topic, seq, it.payload)
+	p.batches.Add(1)
 }

@@ -7,12 +7,10 @@ import (
 	"fleetdrill/mockworker/ring"
 )
 
-// item is one encoded batch on its way to the publisher goroutine, or with flushed set a marker that is
-// closed once everything before it is sent.
+// item is one encoded batch on its way to the publisher goroutine, collected at monoNs.
 type item struct {
 	monoNs  int64
 	payload []byte
-	flushed chan struct{}
 }
 
 // queue stands between the step loop and the publisher goroutine. A full queue makes push wait: that is
@@ -53,15 +51,31 @@ func (q *queue) tryPush(it item) bool {
 	return true
 }
 
-func (q *queue) pop() (item, bool) {
+// peek is the oldest item, which stays.
+func (q *queue) peek() (item, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.items.Len() == 0 {
 		return item{}, false
 	}
-	it := q.items.Pop()
+	return *q.items.At(0), true
+}
+
+// pop takes the item that peek showed: there is one popper.
+func (q *queue) pop() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.items.Pop()
 	signal(q.freed)
-	return it, true
+}
+
+// empty takes all items and returns how many there were.
+func (q *queue) empty() (n int) {
+	for _, ok := q.peek(); ok; _, ok = q.peek() {
+		q.pop()
+		n++
+	}
+	return n
 }
 
 func signal(c chan struct{}) {

@@ -1,7 +1,6 @@
 package publish
 
 import (
-	"context"
 	"encoding/binary"
 	"sort"
 
@@ -14,11 +13,11 @@ var endSeq = []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 var empty = []byte{}
 
 // listen hands requests to the publisher goroutine, which alone may read the buffer.
-func (p *Publisher) listen(ctx context.Context) {
+func (p *Publisher) listen(r *zsock.Router) {
 	for {
-		q, err := p.router.Recv(ctx)
+		q, err := r.Recv(p.ctx)
 		if err != nil {
-			return // closed, or ctx ended
+			return // closed, by a restart or for good
 		}
 		if _, ok := parseReplay(q.Frames); !ok {
 			// As the engine: a warning and no reply, so a client that got it wrong waits for ever.
@@ -29,7 +28,7 @@ func (p *Publisher) listen(ctx context.Context) {
 		}
 		select {
 		case p.asked <- q:
-		case <-ctx.Done():
+		case <-p.ctx.Done():
 			return
 		}
 	}
