@@ -132,6 +132,9 @@ func (c *Core) Tick(now int64, busy bool) {
 // Deadline is when Tick has something to do next; 0 for never.
 func (c *Core) Deadline() int64 { return c.core.cursor.deadline() }
 
+// Next is the sequence number behind the last batch applied, 0 before the first.
+func (c *Core) Next() int64 { return c.core.cursor.last + 1 }
+
 // LiveStream says that the stream is live, so that its silence means something.
 func (c *Core) LiveStream() bool { return c.core.cursor.stream == contract.StreamLive }
 
