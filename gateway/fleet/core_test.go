@@ -88,8 +88,11 @@ func (s *story) command(d *datadriven.TestData) {
 				e.health = a.Vals[0]
 			case "poll":
 				e.poll = a.Vals[0]
-			case "steps":
+			case "steps": // moving, still, or once: one more since the last poll, then still
 				e.moving = a.Vals[0] == "moving"
+				if a.Vals[0] == "once" {
+					e.steps++
+				}
 			case "waiting":
 				fmt.Sscan(a.Vals[0], &e.wait)
 			case "pool":

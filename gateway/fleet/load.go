@@ -94,8 +94,11 @@ func (c *Core) PollDone(now, asked int64, w *Worker, answered bool, r *Record) {
 	if r != nil && r.Pool > 0 {
 		w.warmth.pool = r.Pool
 	}
-	if r != nil && w.load.take(asked, *r, len(w.requests) > 0) {
-		c.moved(now, w)
+	before := w.load.sampled
+	if r != nil && w.load.take(asked, *r, len(w.requests) > 0) && w.progress.last <= before {
+		// The steps were made between the two samples. When something else moved after the first one, they
+		// may all have been made before that, and tell nothing newer.
+		c.moved(asked, w)
 	}
 	c.show(now, w)
 }

@@ -15,7 +15,7 @@ const (
 	pile = 4
 	// After quietFor without progress of our own streams the step counter is read every quietPoll:
 	// progress seen by a poll may be as old as the poll's period, which delays the verdict by as much.
-	quietFor  = 250 * time.Millisecond
+	quietFor  = 150 * time.Millisecond
 	quietPoll = 200 * time.Millisecond
 	// measuredTokens is the least prompt, in tokens to compute, that says something about a prefill rate:
 	// of a shorter one the engine's step is most of the wait.
