@@ -18,7 +18,13 @@ import (
 	"fleetdrill/internal/contract"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// The test binary is also the worker process of trouble_test.go.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == asWorkers {
+		os.Exit(runWorkers(os.Args[2:]))
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // running is a gateway under Run.
 type running struct {
