@@ -102,6 +102,33 @@ func TestRefusedConnectIsRetriedElsewhere(t *testing.T) {
 	})
 }
 
+// Engines send the head of an answer when they accept a request, long before its first token. A head alone
+// is nothing that the client has seen: the request moves.
+func TestKilledAfterTheHeadIsRetriedElsewhere(t *testing.T) {
+	for name, body := range map[string]string{"stream": streamed, "whole": `{"prompt":"x"}`} {
+		t.Run(name, func(t *testing.T) {
+			g := newRig(t, 2)
+			headed := make(chan struct{})
+			g.engines[0].set(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "text/event-stream")
+				w.WriteHeader(http.StatusOK)
+				_ = http.NewResponseController(w).Flush()
+				close(headed)
+				<-r.Context().Done()
+			})
+			go func() {
+				<-headed
+				g.engines[0].kill()
+			}()
+			resp := g.post("/v1/completions", body)
+			text, err := read(resp)
+			if err != nil || !strings.Contains(text, "[DONE]") || resp.Header.Get(headerWorker) != "w2" || resp.Header.Get(headerAttempts) != "2" {
+				t.Errorf("got %q, %v from %s in %s attempts, want w2's answer in 2", text, err, resp.Header.Get(headerWorker), resp.Header.Get(headerAttempts))
+			}
+		})
+	}
+}
+
 func TestKilledMidStreamEndsInAnErrorEventAndACut(t *testing.T) {
 	g := newRig(t, 2)
 	hold := make(chan struct{})
