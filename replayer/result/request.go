@@ -50,7 +50,7 @@ type Request struct {
 	PromptTokens int `json:"prompt_tokens"`
 	MaxTokens    int `json:"max_tokens"`
 	Cached       int `json:"cached"`
-	OutputTokens int `json:"output_tokens"`
+	OutputTokens int `json:"completion_tokens"`
 	// Predicted are the cached tokens that the gateway promised, -1 when it promised nothing.
 	Predicted int `json:"predicted"`
 

@@ -57,12 +57,12 @@ func (s *Summary) rowText(w *tabwriter.Writer) {
 		best = fmt.Sprintf("%.3f", *s.HitOverBest)
 	}
 	fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\t%s\t%s\t%.1f\t%.2f\t%.3f\t%.3f\t%.3f\t%.3f\t%s\t%.3f\t%.2f\t%d\t\n", s.Policy, s.Requests, s.Errors,
-		ms(s.TTFT.P50), ms(s.TTFT.P90), ms(s.TTFT.P99), ms(s.TTFT.Mean), s.TPOT.P50, s.Goodput,
+		millis(s.TTFT.P50), millis(s.TTFT.P90), millis(s.TTFT.P99), millis(s.TTFT.Mean), s.TPOT.P50, s.Goodput,
 		s.WithinSLO, s.WithinSLOOK, s.WithinStrict, s.Reuse, best, s.HitOverPooled, s.Balance, s.Preemptions)
 }
 
-// ms writes milliseconds with as many digits as mean something.
-func ms(v float64) string {
+// millis writes milliseconds with as many digits as mean something.
+func millis(v float64) string {
 	if v < 100 {
 		return fmt.Sprintf("%.1f", v)
 	}
