@@ -331,7 +331,7 @@ func BenchmarkStepLateness(b *testing.B) {
 }
 
 func BenchmarkTinyCompletions(b *testing.B) {
-	profile := instantProfile(b)
+	profile := stepProfile(b, 0)
 	f := start(b, func(c *Config) { c.Profile = profile })
 	body := `{"model":"mock-8b","prompt":"a b c","max_tokens":1}`
 	b.SetParallelism(8) // 16 clients on two cores
@@ -345,12 +345,12 @@ func BenchmarkTinyCompletions(b *testing.B) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "req/s")
 }
 
-// instantProfile is an engine whose steps take no time.
-func instantProfile(t testing.TB) string {
+// stepProfile is an engine whose steps take stepNs, whatever is in them.
+func stepProfile(t testing.TB, stepNs int64) string {
 	t.Helper()
-	path := t.TempDir() + "/instant.yaml"
-	text := "name: instant\nabout: for benchmarks\n"
-	for _, key := range []string{"step_ns", "prefill_token_ns", "decode_seq_ns", "decode_context_token_ns", "prefill_token_context_ns"} {
+	path := t.TempDir() + "/step.yaml"
+	text := fmt.Sprintf("name: step\nabout: for tests\nstep_ns: {value: %d, basis: chosen}\n", stepNs)
+	for _, key := range []string{"prefill_token_ns", "decode_seq_ns", "decode_context_token_ns", "prefill_token_context_ns"} {
 		text += key + ": {value: 0, basis: chosen}\n"
 	}
 	for key, n := range map[string]int{"num_blocks": 16384, "block_size": 16, "max_num_seqs": 256, "max_num_batched_tokens": 8192} {

@@ -20,7 +20,13 @@ import (
 	"fleetdrill/internal/contract"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if ready := os.Getenv(exitVar); ready != "" {
+		serveUntilExit(ready)
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 const eventsOn = `{"enable_kv_cache_events": true, "endpoint": "tcp://*:0", "replay_endpoint": "tcp://*:0"}`
 

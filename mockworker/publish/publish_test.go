@@ -104,7 +104,7 @@ type pair struct {
 	ctx  context.Context
 }
 
-func open(t *testing.T, change func(*Options)) *pair {
+func start(t *testing.T, change func(*Options)) *pair {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	t.Cleanup(cancel)
@@ -240,7 +240,7 @@ func (p *pair) replay(d *zsock.Dealer, start uint64) (got [][][]byte) {
 }
 
 func TestReplayIsTheLiveBytes(t *testing.T) {
-	p := open(t, func(o *Options) { o.Config.BufferSteps = 5 })
+	p := start(t, func(o *Options) { o.Config.BufferSteps = 5 })
 	p.publish(8)
 	var live [][][]byte
 	for i := range 8 {
@@ -275,7 +275,7 @@ func TestReplayIsTheLiveBytes(t *testing.T) {
 
 // A request that is not exactly an empty frame and 8 bytes gets no reply; the next right one does.
 func TestMalformedReplayRequests(t *testing.T) {
-	p := open(t, nil)
+	p := start(t, nil)
 	p.publish(1)
 	p.next()
 	d := p.dealer()
@@ -317,7 +317,7 @@ func TestReplayShapesAreGolden(t *testing.T) {
 		{golden.Old, nil},
 		{golden.New, func(o *Options) { o.Encoder = topicEncoder{o.Encoder} }},
 	} {
-		p := open(t, c.change)
+		p := start(t, c.change)
 		p.publish(1)
 		live := p.next()
 		named := map[string][]byte{"": {}, "topic": live[0], "seq": live[1], "payload": live[2]}
@@ -364,7 +364,7 @@ func TestFullQueueBlocks(t *testing.T) {
 // A port in use is an error that says whose socket it was for.
 func TestNewFailsClearly(t *testing.T) {
 	enc, _ := wire.New("vllm-0.25", wire.Options{})
-	taken := open(t, nil)
+	taken := start(t, nil)
 	events, _ := taken.pub.Endpoints()
 	port := events[strings.LastIndexByte(events, ':')+1:]
 	cfg := DefaultConfig()

@@ -103,7 +103,7 @@ func New(o Options) (*Publisher, error) {
 	if err != nil {
 		return nil, err
 	}
-	sock, err := openSockets(o, first)
+	sock, err := open(o, first)
 	if err != nil {
 		return nil, err
 	}

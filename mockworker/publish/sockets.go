@@ -40,8 +40,8 @@ func placeOf(o Options) (pl place, err error) {
 	return pl, nil
 }
 
-// openSockets opens the sockets of o at pl. On an error none is left open.
-func openSockets(o Options, pl place) (*sockets, error) {
+// open opens the sockets of o at pl. On an error none is left open.
+func open(o Options, pl place) (*sockets, error) {
 	s := &sockets{pub: zsock.NewPub(zsock.PubOptions{HWM: o.Config.HWM, Log: o.Log}), events: pl.events.Endpoint}
 	var err error
 	if pl.events.Bind {
@@ -86,12 +86,12 @@ const (
 	reopenPause = 10 * time.Millisecond
 )
 
-// reopen is openSockets, tried again for reopenFor or until ctx ends.
+// reopen is open, tried again for reopenFor or until ctx ends.
 func reopen(ctx context.Context, o Options, pl place) (*sockets, error) {
 	ctx, cancel := context.WithTimeout(ctx, reopenFor)
 	defer cancel()
 	for {
-		s, err := openSockets(o, pl)
+		s, err := open(o, pl)
 		if err == nil {
 			return s, nil
 		}
