@@ -58,7 +58,8 @@ type Instants struct {
 // side is one run with its origin.
 type side struct {
 	report.Run
-	zero int64
+	// zero is what times count from; the fault may have acted since earliest.
+	zero, earliest int64
 }
 
 // Of lays run b over run a.
@@ -73,8 +74,8 @@ func Of(a, b report.Run) Diff {
 }
 
 func newSide(r report.Run) side {
-	_, zero := report.Origin(r.Record)
-	return side{r, zero}
+	_, at := report.Origin(r.Record)
+	return side{r, at.Hi, at.Lo}
 }
 
 func (s side) head() Head {

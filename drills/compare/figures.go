@@ -22,8 +22,8 @@ const (
 	leastP99 = 100
 )
 
-// figures are of requests that were due at or after the origin, over the stretch that both runs have: a
-// longer run must not look worse for having gone on.
+// figures are of requests that were not surely over at the origin, over the stretch that both runs have: those
+// that the fault cut belong to what followed, and a longer run must not look worse for having gone on.
 func figures(a, b side) []Figure {
 	common := min(a.lasts(), b.lasts())
 	fa, fb := a.requests(common), b.requests(common)
@@ -69,7 +69,7 @@ func (s side) lasts() int64 {
 func (s side) requests(within int64) []load.Record {
 	var out []load.Record
 	for _, r := range s.Record.Requests {
-		if r.ScheduledNs >= s.zero && r.ScheduledNs <= s.zero+within {
+		if (r.EndNs == 0 || r.EndNs >= s.earliest) && r.ScheduledNs <= s.zero+within {
 			out = append(out, r)
 		}
 	}

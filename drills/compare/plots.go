@@ -24,20 +24,21 @@ func (d Diff) plots(ax axis, y float64) ([]plot, float64) {
 		label string
 		of    func(side) []dot
 		text  func(float64) string
+		least float64 // top of the scale of a figure that stayed at zero
 	}{
-		{"routable workers", side.routable, plain},
-		{"requests in flight", side.inflight, plain},
-		{"TTFT, median", side.ttft, millis},
-		{"failed so far", side.failed, plain},
-		{"index count error", side.indexError, percent},
+		{"routable workers", side.routable, plain, 1},
+		{"requests in flight", side.inflight, plain, 1},
+		{"TTFT, median", side.ttft, millis, 0.001},
+		{"failed so far", side.failed, plain, 1},
+		{"index count error", side.indexError, percent, 0.01},
 	} {
 		a, b := p.of(d.a), p.of(d.b)
 		top := max(highest(a), highest(b))
 		if math.IsInf(top, -1) {
 			continue
 		}
-		// A figure that stayed zero is drawn all the same: that nothing failed is worth seeing.
-		top = max(niceTop(top), 1e-3)
+		// A figure that stayed at zero is drawn all the same: that nothing failed is worth seeing.
+		top = niceTop(max(top, p.least))
 		out = append(out, plot{Label: p.label, Top: p.text(top), Y: y, A: path(ax, a, y, top), B: path(ax, b, y, top)})
 		y += plotH + plotGap
 	}
@@ -54,11 +55,8 @@ func highest(ds []dot) float64 {
 	return top
 }
 
-// niceTop rounds up to 1, 2 or 5 times a power of ten.
+// niceTop rounds a positive number up to 1, 2 or 5 times a power of ten.
 func niceTop(v float64) float64 {
-	if v <= 0 {
-		return 1
-	}
 	p := math.Pow(10, math.Floor(math.Log10(v)))
 	for _, m := range []float64{1, 2, 5} {
 		if v <= m*p {
@@ -72,29 +70,36 @@ func plain(v float64) string   { return fmt.Sprintf("%g", v) }
 func millis(v float64) string  { return fmt.Sprintf("%g ms", v*1e3) }
 func percent(v float64) string { return fmt.Sprintf("%g %%", v*100) }
 
-// path draws a step line: a value holds until the next is known, never on a slope between the two.
+// path draws a step line: a value holds until the next is known, never on a slope between the two. What
+// lies beyond the axis is left out.
 func path(ax axis, ds []dot, y, top float64) string {
 	var b strings.Builder
-	pen := false
-	for i, d := range ds {
-		if math.IsNaN(d.v) || !ax.has(d.at) {
-			if pen && ax.has(d.at) {
-				fmt.Fprintf(&b, "H%g", ax.x(d.at))
-			}
-			pen = false
+	level, last := math.NaN(), 0.0 // of the stroke being drawn; NaN between strokes
+	lift := func() {
+		if !math.IsNaN(level) {
+			fmt.Fprintf(&b, "H%g", last)
+		}
+		level = math.NaN()
+	}
+	for _, d := range ds {
+		if !ax.has(d.at) {
 			continue
 		}
-		level := round(y + plotH*(1-d.v/top))
+		x, at := ax.x(d.at), round(y+plotH*(1-d.v/top))
 		switch {
-		case !pen:
-			fmt.Fprintf(&b, "M%g %g", ax.x(d.at), level)
-		case d.v != ds[i-1].v:
-			fmt.Fprintf(&b, "H%gV%g", ax.x(d.at), level)
-		case i == len(ds)-1:
-			fmt.Fprintf(&b, "H%g", ax.x(d.at))
+		case math.IsNaN(d.v):
+			last = x // the last known value held until here
+			lift()
+		case math.IsNaN(level):
+			fmt.Fprintf(&b, "M%g %g", x, at)
+			level = at
+		case at != level:
+			fmt.Fprintf(&b, "H%gV%g", x, at)
+			level = at
 		}
-		pen = true
+		last = x
 	}
+	lift()
 	return b.String()
 }
 

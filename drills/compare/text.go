@@ -2,6 +2,7 @@ package compare
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -91,7 +92,7 @@ func instantText(v *[2]float64) string {
 	if v == nil {
 		return none
 	}
-	return fmt.Sprintf("%+.2f", v[1])
+	return signed(v[1], 2)
 }
 
 // Later is by how much B's mark came later than A's, empty when one never came.
@@ -99,7 +100,19 @@ func (m Instants) Later() string {
 	if m.A == nil || m.B == nil {
 		return none
 	}
-	return fmt.Sprintf("%+.2f", m.B[1]-m.A[1])
+	return signed(m.B[1]-m.A[1], 2)
+}
+
+// signed prints a difference with its sign, and one that rounds to nothing without.
+func signed(v float64, decimals int) string {
+	text := strconv.FormatFloat(v, 'f', decimals, 64)
+	switch {
+	case strings.Trim(text, "-0.") == "":
+		return "0"
+	case v > 0:
+		return "+" + text
+	}
+	return text
 }
 
 // Text prints one value of a figure; times in milliseconds.
@@ -119,7 +132,7 @@ func (f Figure) More() string {
 	case f.A == nil || f.B == nil:
 		return none
 	case f.Unit == "s":
-		return fmt.Sprintf("%+.1f ms", (*f.B-*f.A)*1e3)
+		return signed((*f.B-*f.A)*1e3, 1) + " ms"
 	}
-	return fmt.Sprintf("%+g", *f.B-*f.A)
+	return signed(*f.B-*f.A, 0)
 }

@@ -177,22 +177,23 @@ func Span(rec *record.Record) (from, to int64) {
 }
 
 // Origin is second 0 of a run's pictures and the name of its mark: the first fault's effect, else the end
-// of steady, else the first sample.
-func Origin(rec *record.Record) (name string, ns int64) {
+// of steady, else the first sample. Times count from the later end of the interval, as the judge's do.
+func Origin(rec *record.Record) (name string, at record.Interval) {
 	for _, m := range rec.Marks {
 		if strings.HasSuffix(m.Name, ".effective") {
-			return m.Name, m.Hi
+			return m.Name, m.Interval
 		}
 	}
 	if m, ok := mark(rec, "steady.end"); ok {
-		return "steady.end", m.Hi
+		return "steady.end", m
 	}
-	return "the first sample", span(rec).from
+	from := span(rec).from
+	return "the first sample", record.Interval{Lo: from, Hi: from}
 }
 
 func origin(rec *record.Record) int64 {
-	_, ns := Origin(rec)
-	return ns
+	_, at := Origin(rec)
+	return at.Hi
 }
 
 func mark(rec *record.Record, name string) (record.Interval, bool) {
