@@ -24,8 +24,8 @@ type Truth struct {
 
 // TruthRank is one rank's share of Truth. Blocks are counts of distinct engine hashes.
 //
-// Epoch, NextSeq, AnnouncedBlocks and Digest belong to one instant, that of the answer. ResidentBlocks,
-// Unannounced and Ghost are of the step boundary at ResidentMonoNs: an engine whose step does not end is
+// Epoch, NextSeq, AnnouncedBlocks and Digest belong to one instant. ResidentBlocks, Unannounced and Ghost
+// are of the step boundary at ResidentMonoNs, which is the same instant unless a step does not end: that is
 // not waited for.
 type TruthRank struct {
 	Rank            int   `json:"rank"`
