@@ -403,12 +403,18 @@ func (c *checker) whyNot(name, msg string) string {
 		return fmt.Sprintf("expectation %s stands further down: a rule may name only those above it", id)
 	case comes:
 		return fmt.Sprintf("mark %q comes only later in the run", name)
+	case what == "heal" && c.healsItself(id):
+		return fmt.Sprintf("mark %q never comes: fault %s ends by itself, which is the mark %s.healed", name, id, id)
 	case (what == "heal" || what == "healed") && slices.Contains(c.scope.Faults, id):
 		return fmt.Sprintf("mark %q never comes: fault %s is not healed", name, id)
 	case what == "seen" && c.hasExpectation(id):
 		return fmt.Sprintf("mark %q never comes: only after and at_least_once see something", name)
 	}
 	return msg
+}
+
+func (c *checker) healsItself(id string) bool {
+	return slices.ContainsFunc(c.s.Timeline, func(st Step) bool { return st.Fault != nil && st.Fault.ID == id && st.Fault.SelfHeals() })
 }
 
 func (c *checker) hasExpectation(id string) bool {

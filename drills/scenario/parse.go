@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"time"
 
 	"gopkg.in/yaml.v3"
 
@@ -116,108 +115,64 @@ func (d *decoder) plain(n *yaml.Node, depth int) bool {
 	return true
 }
 
-var topKeys = []string{"version", "name", "summary", "tags", "source", "topology", "place", "fleet", "gateway", "load",
-	"observe", "steady", "timeline", "expect", "control", "repeat", "budget"}
-
 // scenario decodes the parts in any order and then checks what they say about each other.
 func (d *decoder) scenario(root *yaml.Node) *Scenario {
-	o := d.object(root, "a scenario", topKeys, "relay", "symptom")
+	o := d.object(root, scenarioShape)
 	if root.Kind != yaml.MappingNode {
 		return &Scenario{}
 	}
-	if n := o.need("version"); n != nil && n.Value != "1" {
-		d.fail(n, "unknown version %s: this is version 1", describe(n))
+	if n := o.get("version"); n != nil && n.Value != version {
+		d.fail(n, "unknown version %s: this is version %s", describe(n), version)
 	}
 	s := &Scenario{
-		Name:    d.id(o.need("name")),
-		Summary: d.text(o.get("summary")),
-		Tags:    d.texts(o.get("tags"), "tags"),
-		Source:  d.source(o.get("source")),
-		Fleet:   d.fleet(o.get("fleet")),
-		Gateway: d.gateway(o.get("gateway")),
-		Observe: d.observe(o.get("observe")),
-		Steady:  d.steady(o.get("steady")),
-		Control: d.texts(o.get("control"), "control"),
-		Repeat:  d.repeat(o.get("repeat")),
-		Budget:  d.budget(o.get("budget")),
+		Name: o.id("name"), Summary: o.text("summary"), Tags: o.texts("tags"), Source: source(o.object("source")),
+		Topology: o.word("topology"), Place: o.word("place"),
+		Fleet: fleet(o.object("fleet")), Gateway: gateway(o.object("gateway")),
+		Observe: observe(o.object("observe")), Steady: d.steady(o.object("steady")),
+		Control: o.texts("control"), Repeat: repeat(o.object("repeat")), Budget: budget(o.object("budget")),
 	}
-	s.Topology = d.only(o.get("topology"), "topology", "direct", "relay")
-	s.Place = d.only(o.get("place"), "place", "process", "netns", "docker", "attach", "sim")
-	d.some(o.need("load"), "load", "a fleet without requests shows nothing", func(n *yaml.Node) { s.Loads = append(s.Loads, d.load(n)...) })
-	d.list(o.get("timeline"), "timeline", func(n *yaml.Node) { s.Timeline = append(s.Timeline, d.step(n)) })
-	d.some(o.need("expect"), "expect", "a drill that expects nothing cannot fail", func(n *yaml.Node) { s.Expect = append(s.Expect, d.expectation(n)) })
+	o.notEmpty("load", "a fleet without requests shows nothing")
+	o.list("load", func(n *yaml.Node) { s.Loads = append(s.Loads, d.load(n)...) })
+	o.list("timeline", func(n *yaml.Node) { s.Timeline = append(s.Timeline, d.step(n)) })
+	o.notEmpty("expect", "a drill that expects nothing cannot fail")
+	o.list("expect", func(n *yaml.Node) { s.Expect = append(s.Expect, d.expectation(n)) })
 	newChecker(d, o, s).run()
 	return s
 }
 
-// only reads a word, or a list of one word, of which this version supports one value.
-func (d *decoder) only(n *yaml.Node, what, supported string, known ...string) string {
-	if n == nil {
-		return supported
+// version of the language.
+const version = "1"
+
+// notEmpty reports an empty list; why says what one would mean.
+func (o *object) notEmpty(name, why string) {
+	if n := o.get(name); n != nil && n.Kind == yaml.SequenceNode && len(n.Content) == 0 {
+		o.d.fail(n, "%s is empty: %s", name, why)
 	}
-	words := []*yaml.Node{n}
-	if n.Kind == yaml.SequenceNode {
-		words = n.Content
-	}
-	for _, w := range words {
-		switch v := d.text(w); {
-		case v == supported || v == "":
-		case contains(known, v):
-			d.fail(w, "%s %s is not supported yet; supported is %s", what, v, supported)
-		default:
-			d.fail(w, "unknown %s %q%s", what, v, suggestAmong(v, append(known, supported)))
-		}
-	}
-	return supported
 }
 
-func (d *decoder) source(n *yaml.Node) Source {
-	o := d.object(n, "source", []string{"issue", "url"})
-	return Source{Issue: d.text(o.get("issue")), URL: d.text(o.get("url"))}
+func source(o *object) Source { return Source{Issue: o.text("issue"), URL: o.text("url")} }
+
+func fleet(o *object) Fleet {
+	return Fleet{Workers: o.whole("workers"), Profile: o.text("profile"), KVBlocks: o.whole("kv_blocks"), BlockSize: o.whole("block_size")}
 }
 
-func (d *decoder) fleet(n *yaml.Node) Fleet {
-	o := d.object(n, "fleet", []string{"workers", "profile", "kv_blocks", "block_size"}, "ranks", "wire")
-	f := Fleet{
-		Workers:   d.integer(o.get("workers"), 1, 256, 8),
-		Profile:   d.text(o.get("profile")),
-		KVBlocks:  d.integer(o.get("kv_blocks"), 16, 1<<24, 16384),
-		BlockSize: d.integer(o.get("block_size"), 1, 1024, 16),
-	}
-	if f.Profile == "" {
-		f.Profile = "drill"
-	}
-	return f
-}
-
-func (d *decoder) gateway(n *yaml.Node) Gateway {
-	o := d.object(n, "gateway", []string{"target", "args"}, "count")
-	g := Gateway{Target: "fleetdrill", Args: d.texts(o.get("args"), "args")}
-	if t := o.get("target"); t != nil && d.text(t) != g.Target {
-		d.fail(t, "target %s is not supported yet; supported is fleetdrill", describe(t))
-	}
-	return g
-}
+func gateway(o *object) Gateway { return Gateway{Target: o.word("target"), Args: o.texts("args")} }
 
 // observe defaults max_gap to three periods: two late samples are noise, three are a hole.
-func (d *decoder) observe(n *yaml.Node) Observe {
-	o := d.object(n, "observe", []string{"period", "max_gap"})
-	out := Observe{Period: d.duration(o.get("period"), 10*time.Millisecond, 100*time.Millisecond)}
-	out.MaxGap = d.duration(o.get("max_gap"), time.Millisecond, 3*out.Period)
+func observe(o *object) Observe {
+	out := Observe{Period: o.duration("period"), MaxGap: o.duration("max_gap")}
+	if out.MaxGap == 0 {
+		out.MaxGap = 3 * out.Period
+	}
 	if out.MaxGap < out.Period {
-		d.fail(o.get("max_gap"), "max_gap %s is shorter than the period %s: every window would have a hole", out.MaxGap, out.Period)
+		o.d.fail(o.get("max_gap"), "max_gap %s is shorter than the period %s: every window would have a hole", out.MaxGap, out.Period)
 	}
 	return out
 }
 
-// steady defaults to the values of the release matrix.
-func (d *decoder) steady(n *yaml.Node) Steady {
-	o := d.object(n, "steady", []string{"hold", "timeout", "require"})
-	s := Steady{
-		Hold:    d.duration(o.get("hold"), 0, 3*time.Second),
-		Timeout: d.duration(o.get("timeout"), time.Second, 30*time.Second),
-	}
-	d.list(o.get("require"), "require", func(n *yaml.Node) {
+func (d *decoder) steady(o *object) Steady {
+	s := Steady{Hold: o.duration("hold"), Timeout: o.duration("timeout")}
+	o.list("require", func(n *yaml.Node) {
 		if x := d.predicate(n); x != nil {
 			s.Require = append(s.Require, x)
 		}
@@ -225,12 +180,6 @@ func (d *decoder) steady(n *yaml.Node) Steady {
 	return s
 }
 
-func (d *decoder) repeat(n *yaml.Node) Repeat {
-	o := d.object(n, "repeat", []string{"runs", "seed"})
-	return Repeat{Runs: d.integer(o.get("runs"), 1, 10000, 1), Seed: uint64(d.integer(o.get("seed"), 0, 1<<62, 1))}
-}
+func repeat(o *object) Repeat { return Repeat{Runs: o.whole("runs"), Seed: uint64(o.whole("seed"))} }
 
-func (d *decoder) budget(n *yaml.Node) Budget {
-	o := d.object(n, "budget", []string{"fault", "run"})
-	return Budget{Fault: d.duration(o.get("fault"), 0, 0), Run: d.duration(o.get("run"), 0, 0)}
-}
+func budget(o *object) Budget { return Budget{Fault: o.duration("fault"), Run: o.duration("run")} }

@@ -2,7 +2,8 @@ package scenario
 
 import (
 	"fmt"
-	"math"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -32,60 +33,6 @@ func (d *decoder) failAt(line, col int, format string, args ...any) {
 	d.problems = append(d.problems, Problem{d.file, max(1, line), max(1, col), fmt.Sprintf(format, args...)})
 }
 
-// object is a mapping whose keys have been checked. Reading a key that is not there gives nil.
-type object struct {
-	d      *decoder
-	node   *yaml.Node
-	what   string
-	values map[string]*yaml.Node
-	keys   map[string]*yaml.Node
-}
-
-// object checks that n is a mapping with only the known keys. soon lists keys that the language has and
-// this version does not; what names the mapping in messages.
-func (d *decoder) object(n *yaml.Node, what string, known []string, soon ...string) *object {
-	o := &object{d: d, node: n, what: what, values: map[string]*yaml.Node{}, keys: map[string]*yaml.Node{}}
-	if n == nil {
-		return o
-	}
-	if n.Kind != yaml.MappingNode {
-		d.fail(n, "%s must be a mapping of %s, not %s", what, strings.Join(known, ", "), describe(n))
-		return o
-	}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		o.add(n.Content[i], n.Content[i+1], known, soon)
-	}
-	return o
-}
-
-// add files one key of a mapping. A rejected key is remembered, so that it is not reported missing as well.
-func (o *object) add(key, value *yaml.Node, known, soon []string) {
-	name := key.Value
-	switch {
-	case o.keys[name] != nil:
-		o.d.fail(key, "duplicate key %q; the first one is on line %d", name, o.keys[name].Line)
-		return
-	case contains(soon, name):
-		o.d.fail(key, "%q is not supported yet in %s; supported are %s", name, o.what, strings.Join(known, ", "))
-	case !contains(known, name):
-		o.d.fail(key, "unknown key %q in %s%s", name, o.what, predicate.Suggest(name, append(known[:len(known):len(known)], soon...)))
-	default:
-		o.values[name] = value
-	}
-	o.keys[name] = key
-}
-
-func (o *object) get(key string) *yaml.Node { return o.values[key] }
-
-// need is get for a key that must be there.
-func (o *object) need(key string) *yaml.Node {
-	n := o.values[key]
-	if n == nil && o.node != nil && o.node.Kind == yaml.MappingNode && o.keys[key] == nil {
-		o.d.fail(o.node, "%s needs %q", o.what, key)
-	}
-	return n
-}
-
 // describe names what stands where something else was expected.
 func describe(n *yaml.Node) string {
 	switch n.Kind {
@@ -98,15 +45,6 @@ func describe(n *yaml.Node) string {
 		return "nothing"
 	}
 	return strconv.Quote(n.Value)
-}
-
-func contains(list []string, s string) bool {
-	for _, x := range list {
-		if x == s {
-			return true
-		}
-	}
-	return false
 }
 
 // scalar is the text of a scalar; false, with a problem, for anything else and for nothing.
@@ -136,10 +74,44 @@ func (d *decoder) id(n *yaml.Node) string {
 	return s
 }
 
-// validID reports whether a mark ID.x can be parsed back by the predicate language.
-func validID(s string) bool {
-	m, err := predicate.ParseMark(s + ".x")
-	return err == nil && m.Name == s+".x" && !strings.Contains(s, ".") && len(s) <= 64
+// validID reports whether s names marks ID.x that the predicate language reads back.
+func validID(s string) bool { return reID.MatchString(s) && len(s) <= 64 }
+
+// wholeOf and durationOf read a default of the tables, which a test checks.
+func wholeOf(def string) int {
+	v, _ := strconv.Atoi(def)
+	return v
+}
+
+func durationOf(def string) time.Duration {
+	v, _ := time.ParseDuration(def)
+	return v
+}
+
+// word reads one of a key's words.
+func (d *decoder) word(n *yaml.Node, what string, k key) string {
+	s := d.text(n)
+	switch {
+	case slices.Contains(k.value.words, s):
+		return s
+	case s == "":
+	case slices.Contains(k.value.soon, s):
+		d.fail(n, "%s %s is not supported yet; supported is %s", what, s, strings.Join(k.value.words, ", "))
+	default:
+		d.fail(n, "unknown %s %q%s", what, s, suggestAmong(s, slices.Concat(k.value.words, k.value.soon)))
+	}
+	return k.def
+}
+
+// suggestAmong suggests a close word, or lists them all when none is close.
+func suggestAmong(word string, all []string) string {
+	if s := predicate.Suggest(word, all); s != "" {
+		return s
+	}
+	if len(all) == 1 {
+		return ": it is " + all[0]
+	}
+	return ": it is one of " + strings.Join(all, ", ")
 }
 
 // integer reads a whole number in [lo, hi]; def stands for a missing or wrong one.
@@ -180,6 +152,8 @@ func (d *decoder) duration(n *yaml.Node, lo, def time.Duration) time.Duration {
 		d.fail(n, "the duration %s needs a unit: write %ss or %sms", s, s, s)
 	case err != nil:
 		d.fail(n, "%q is not a duration: write it as 100ms, 2.5s or 1m30s", s)
+	case !reDuration.MatchString(s):
+		d.fail(n, "%q is not a duration: write it as 100ms, 2.5s or 1m30s", s)
 	case v < lo:
 		d.fail(n, "%s is too short: at least %s", s, lo)
 	case v > maxDuration:
@@ -197,6 +171,16 @@ func onlyDigits(s string) bool {
 	return s != "" && strings.TrimFunc(s, func(r rune) bool { return unicode.IsDigit(r) || r == '.' }) == ""
 }
 
+// What scalars with a structure look like; the schema has the same patterns.
+var (
+	reID       = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(-[A-Za-z0-9_]+)*$`)
+	reDuration = regexp.MustCompile(`^\+?([0-9]+(\.[0-9]*)?(ns|us|ms|s|m|h))+$|^0$`)
+	reRate     = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?/(s|min)$`)
+	reShare    = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?%?$`)
+	reRange    = regexp.MustCompile(`^[0-9]+(\.\.[0-9]+)?$`)
+	reWorker   = regexp.MustCompile(`^(gateway|w[0-9]+)$`)
+)
+
 // rate reads requests per second, written N/s or N/min.
 func (d *decoder) rate(n *yaml.Node) float64 {
 	s, ok := d.scalar(n, "a rate such as 24/s")
@@ -206,7 +190,7 @@ func (d *decoder) rate(n *yaml.Node) float64 {
 	num, unit, _ := strings.Cut(s, "/")
 	per := map[string]float64{"s": 1, "min": 60}[unit]
 	v, err := strconv.ParseFloat(num, 64)
-	if err != nil || per == 0 || !(v > 0) || v > 1e6 {
+	if err != nil || !reRate.MatchString(s) || v == 0 || v > 1e6 {
 		d.fail(n, "%q is not a rate: write it as 24/s or 30/min", s)
 		return 0
 	}
@@ -224,7 +208,7 @@ func (d *decoder) share(n *yaml.Node) float64 {
 	if percent {
 		v /= 100
 	}
-	if err != nil || math.IsNaN(v) || v < 0 || v > 1 {
+	if err != nil || !reShare.MatchString(s) || v > 1 {
 		d.fail(n, "%q is not a share: write it as 50%%", s)
 		return 0
 	}
@@ -244,9 +228,9 @@ func (d *decoder) intRange(n *yaml.Node) IntRange {
 	lo, err1 := strconv.Atoi(a)
 	hi, err2 := strconv.Atoi(b)
 	switch {
-	case err1 != nil || err2 != nil:
+	case err1 != nil || err2 != nil || !reRange.MatchString(s):
 		d.fail(n, "%q is not a range: write it as 256..1024", s)
-	case lo < 0 || hi < lo || hi > 1<<20:
+	case hi < lo || hi > 1<<20:
 		d.fail(n, "the range %q must go up, from 0 to at most %d", s, 1<<20)
 	default:
 		return IntRange{lo, hi}
