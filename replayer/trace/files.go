@@ -73,6 +73,7 @@ func Create(path string) (io.WriteCloser, error) {
 func compress(f io.WriteCloser, name string) (io.WriteCloser, error) {
 	switch {
 	case strings.HasSuffix(name, ".gz"):
+		// Traces are written once and read often; the built-in one is part of the binary.
 		z, err := gzip.NewWriterLevel(f, gzip.BestCompression)
 		return &stacked{z, f}, err
 	case strings.HasSuffix(name, ".zst"):

@@ -23,6 +23,7 @@ func parse(line []byte, row *Row) error {
 		return errors.New("null is no JSON object")
 	}
 	*row = Row{N: row.N, IDs: row.IDs[:0]}
+	// One problem is enough to say; of several the first in this order, which is the format's.
 	var errs [7]error
 	row.StampNs, errs[0] = o.ms("timestamp", "created_time", true)
 	row.Input, errs[1] = o.whole("input_length", "input_tokens", true)
@@ -77,6 +78,7 @@ func (o object) whole(key, alias string, must bool) (int, error) {
 	if err != nil || value == nil {
 		return 0, err
 	}
+	// 54 bits with the sign: whole numbers that every JSON reader keeps exact.
 	n, err := strconv.ParseInt(string(value), 10, 54)
 	if err != nil {
 		return 0, fmt.Errorf("%s: want a whole number, got %s", name, excerpt(value))
@@ -113,6 +115,7 @@ func parseMs(s string) (ns int64, ok bool) {
 		return 0, false
 	}
 	ns = ms * nsPerMs
+	// Six digits are nanoseconds; what is below is cut off.
 	for i, unit := 0, int64(nsPerMs/10); i < len(fraction) && unit > 0; i, unit = i+1, unit/10 {
 		ns += int64(fraction[i]-'0') * unit
 	}
@@ -145,6 +148,7 @@ func (o object) ids(dst []uint64) ([]uint64, error) {
 	if value[0] != '[' {
 		return dst, fmt.Errorf("hash_ids: want a list, got %s", excerpt(value))
 	}
+	// By hand, because most of a trace is ids: decoding into a slice takes longer and turns null into 0.
 	for rest := value[1 : len(value)-1]; len(rest) > 0; {
 		if isGap(rest[0]) {
 			rest = rest[1:]

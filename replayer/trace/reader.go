@@ -63,7 +63,7 @@ type Reader struct {
 	line      int // lines read
 	rows      int // lines that were not blank, which is the next row's number
 	given     int
-	lastStamp int64
+	lastStamp int64 // of the last row given
 	skipped   Skipped
 	done      error
 }
@@ -121,6 +121,7 @@ func (r *Reader) skip(bad *RowError) {
 // next reads up to the next selected row.
 func (r *Reader) next(row *Row) error {
 	for {
+		// Before reading on: what is behind the selection may be long, or broken.
 		if r.o.Rows.past(r.rows) {
 			return r.end()
 		}
@@ -131,6 +132,8 @@ func (r *Reader) next(row *Row) error {
 		if errors.Is(lineErr, io.EOF) {
 			return r.end()
 		}
+		// A line that cannot be read is a row all the same, so that a selection names the same rows with
+		// and without skipping.
 		n := r.rows
 		r.rows++
 		if n < r.o.Rows.First && (lineErr == nil || errors.Is(lineErr, errTooLong)) {
@@ -216,6 +219,7 @@ func (r *Reader) lastLine(length int, err error) ([]byte, error) {
 	if len(line) == 0 {
 		return nil, io.EOF
 	}
+	// Without a line feed but whole it is a row like any other.
 	if line[len(line)-1] != '}' {
 		return nil, r.bad(errors.New("the last line is cut short"))
 	}

@@ -13,7 +13,8 @@ const (
 	offToOn = 10
 )
 
-// senders says which clients are active, slot by slot. All choices are of whole numbers, here and in
+// senders says which clients are active, slot by slot. Its random stream is its own, so that a first pass
+// over it can be repeated without the rows. All choices are of whole numbers, here and in
 // talks, because floating-point functions differ between processors in the last bit.
 type senders struct {
 	draw    *rand.Rand
@@ -71,7 +72,7 @@ func (s *senders) pick(draw *rand.Rand) int {
 			return i
 		}
 	}
-	return 0
+	return 0 // nobody is active, which the caller has excluded
 }
 
 // clientWeight is how much client i sends beside the others: the first one five times as much as the

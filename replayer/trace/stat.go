@@ -169,6 +169,7 @@ func newMeter() *meter {
 }
 
 func (m *meter) add(row *Row) {
+	// The number of rows so far chooses the worker of round robin, so the lengths come first.
 	m.inputs = append(m.inputs, row.Input)
 	m.outputs = append(m.outputs, row.Output)
 	m.blocks += len(row.IDs)
@@ -187,6 +188,7 @@ func (m *meter) add(row *Row) {
 // matchTokens is how many tokens a match of so many blocks reuses: the last block may be partial.
 func matchTokens(match int, row *Row) int { return min(match*BlockTokens, row.Input) }
 
+// serve places a row on a worker, whose cache has all of its prompt from then on.
 func (p *placement) serve(worker int, row *Row) {
 	w := &p.workers[worker]
 	p.found += matchTokens(w.cache.Serve(row.IDs), row)
@@ -207,6 +209,7 @@ func (p *placement) longestMatch(row *Row) int {
 	return best
 }
 
+// balance counts idle workers in the mean: sending all to one of eight is 8, not 1.
 func (p *placement) balance() float64 {
 	most, all := 0, 0
 	for _, w := range p.workers {
@@ -216,6 +219,7 @@ func (p *placement) balance() float64 {
 	return ratio(most*statWorkers, all)
 }
 
+// addHeads counts the row's prefixes of the depths shown, each under the hash of its whole prefix.
 func (m *meter) addHeads(row *Row) {
 	prefix := uint64(0)
 	next := 0
@@ -231,6 +235,7 @@ func (m *meter) addHeads(row *Row) {
 	}
 }
 
+// addStamp relies on stamps that do not decrease, as a Reader gives them.
 func (m *meter) addStamp(stamp int64) {
 	if n := len(m.stamps); n == 0 || m.stamps[n-1] != stamp {
 		m.stamps = append(m.stamps, stamp)

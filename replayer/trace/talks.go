@@ -69,6 +69,7 @@ func (t *talks) next(client, slot int) *Row {
 		t.row.Session = "s" + strconv.Itoa(t.sessions)
 		t.begin()
 	}
+	// Only full blocks are kept: the last, partial one is another block once the answer follows it.
 	if chance(t.draw, keepOpen) {
 		full := t.row.IDs[:t.row.Input/BlockTokens]
 		t.wait(client, slot, talk{session: t.row.Session, ids: slices.Clone(full), length: t.row.Input + t.row.Output})

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"fleetdrill/internal/tokens"
+	"fleetdrill/oracle"
 )
 
 // Prompts of old runs must be made again byte for byte: these values may never change.
@@ -90,5 +91,31 @@ func BenchmarkTokens(b *testing.B) {
 	}
 	if len(prompt) != row.Input {
 		b.Fatalf("%d tokens", len(prompt))
+	}
+}
+
+// What ids share is what an engine can reuse, at any of its block sizes that divides 512: the built-in
+// trace's partial blocks are shared by nobody, so the two matches are the same number of tokens.
+func TestEnginesSeeTheSharingOfTheIds(t *testing.T) {
+	for _, size := range []int{16, 64, 512} {
+		r, err := Default(Options{Rows: Rows{Count: 200}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows, _ := all(r)
+		var ids, engine oracle.Unbounded
+		var prompt []uint32
+		shared := 0
+		for _, row := range rows {
+			prompt = Tokens(prompt[:0], &row)
+			want := ids.Serve(row.IDs) * BlockTokens
+			if got := engine.Serve(tokens.AppendChain(nil, prompt, size, 0)) * size; got != want {
+				t.Fatalf("row %d: an engine of block size %d could reuse %d tokens, the ids say %d", row.N, size, got, want)
+			}
+			shared += want
+		}
+		if shared == 0 {
+			t.Fatal("nothing is shared")
+		}
 	}
 }
