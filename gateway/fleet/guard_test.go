@@ -98,9 +98,13 @@ vllm:iteration_tokens_total_bucket{le="1"} 7
 vllm:iteration_tokens_total_count{engine="0"} 41
 vllm:num_requests_running{engine="2"} NaN
 vllm:num_requests_running
+vllm:cache_config_info{block_size="16",engine="0",num_gpu_blocks="1000",num_gpu_blocks_override="7"} 1
+vllm:cache_config_info{num_gpu_blocks="500"} 1
+vllm:cache_config_info{engine="2",num_gpu_blocks="None"} 1
+vllm:cache_config_info{engine="3",num_gpu_blocks="99999999999999999999"} 1
 `
 	got, err := ParseMetrics([]byte(text))
-	want := Record{Running: 5, Waiting: 1, Usage: 0.5, Steps: 41, HasSteps: true}
+	want := Record{Running: 5, Waiting: 1, Usage: 0.5, Steps: 41, HasSteps: true, Pool: 1500}
 	if err != nil || got != want {
 		t.Errorf("%+v, %v, want %+v", got, err, want)
 	}
@@ -112,9 +116,10 @@ vllm:num_requests_running
 func FuzzMetricsText(f *testing.F) {
 	f.Add([]byte(`vllm:num_requests_running{engine="0"} 3`))
 	f.Add([]byte("vllm:kv_cache_usage_perc{} \nvllm:x"))
+	f.Add([]byte("vllm:num_requests_running 1\nvllm:cache_config_info{num_gpu_blocks=\"7\"} 1"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		r, err := ParseMetrics(text)
-		if err == nil && (r.Running < 0 || r.Waiting < 0 || r.Usage < 0 || r.Usage != r.Usage) {
+		if err == nil && (r.Running < 0 || r.Waiting < 0 || r.Usage < 0 || r.Usage != r.Usage || r.Pool < 0) {
 			t.Fatalf("record %+v", r)
 		}
 	})

@@ -1,0 +1,104 @@
+package fleet
+
+import (
+	"io"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"fleetdrill/gateway/index"
+	"fleetdrill/gateway/policy"
+	"fleetdrill/internal/contract"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// handicapped is a stream that remembers what it was last told.
+type handicapped struct {
+	mu     sync.Mutex
+	on     []string
+	blocks int
+}
+
+func (h *handicapped) Handicap(on []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.on = on
+}
+
+func (h *handicapped) told() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.on
+}
+
+func (h *handicapped) State(int64) contract.RoutingRank {
+	return contract.RoutingRank{Stream: contract.StreamLive, Blocks: h.blocks}
+}
+func (*handicapped) WriteDump(io.Writer) error { return nil }
+func (*handicapped) Nudge()                    {}
+func (*handicapped) WorkerDead()               {}
+func (*handicapped) Close()                    {}
+
+// Handicaps reach the streams that run and those that are started later.
+func TestHandicapsReachEveryStream(t *testing.T) {
+	picker, err := policy.New(policy.CacheAware, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	streams := map[string]*handicapped{}
+	f := New(Options{Timing: DefaultTiming(), Picker: picker,
+		Subscribe: func(spec contract.WorkerSpec, _ int, _ index.Holder, _ Hooks) Stream {
+			streams[spec.ID] = &handicapped{blocks: 2000}
+			return streams[spec.ID]
+		}})
+	defer f.Close()
+	add := func(id string) {
+		// Nothing listens on port 1; the stream is what matters.
+		if err := f.Add(contract.WorkerSpec{ID: id, URL: "http://127.0.0.1:1"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add("w1")
+	f.SetHandicaps([]string{contract.HandicapRestartBlind})
+	add("w2")
+	for id, s := range streams {
+		if !slices.Equal(s.told(), []string{contract.HandicapRestartBlind}) {
+			t.Errorf("%s was told %v", id, s.told())
+		}
+	}
+	f.SetHandicaps(nil)
+	for id, s := range streams {
+		if len(s.told()) > 0 {
+			t.Errorf("%s is still told %v", id, s.told())
+		}
+	}
+}
+
+// The shell weighs its workers by what their streams hold, without being asked.
+func TestStreamsAreWeighed(t *testing.T) {
+	picker, err := policy.New(policy.CacheAware, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := New(Options{Timing: DefaultTiming(), Picker: picker,
+		Subscribe: func(contract.WorkerSpec, int, index.Holder, Hooks) Stream { return &handicapped{blocks: 2000} }})
+	defer f.Close()
+	if err := f.Add(contract.WorkerSpec{ID: "w1", URL: "http://127.0.0.1:1"}); err != nil {
+		t.Fatal(err)
+	}
+	weighed := func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		m := f.core.workers[0].warmth
+		return m.known && m.blocks == 2000
+	}
+	for end := time.Now().Add(10 * time.Second); !weighed(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("never weighed")
+		}
+	}
+}
