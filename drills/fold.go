@@ -71,8 +71,10 @@ func foldState(v map[string]float64, text map[string]string, r reading) {
 	v["misses"], v["retries"] = float64(c.Misses), float64(c.Retries)
 	for _, w := range r.state.Workers {
 		v[key("routable", w.ID)] = truth(w.Routable)
+		v[key("thin", w.ID)] = truth(w.Thin)
 		v[key("inflight", w.ID)] = float64(w.Inflight)
 		v[key("dispatches", w.ID)] = float64(w.Dispatches)
+		v[key("diverted", w.ID)] = float64(w.Diverted)
 		v[key("failures", w.ID)] = float64(w.Failures)
 		v[key("last_contact", w.ID)] = w.LastContactMs / 1e3
 		if w.Load != nil {
