@@ -18,8 +18,7 @@ const statePoll = time.Millisecond
 // accepting connections for it.
 type stopFault struct {
 	scene
-	undo   int   // journal entry of the SIGCONT, 0 while there is none
-	steps  int64 // the engine's step counter before
+	undo   int // journal entry of the SIGCONT, 0 while there is none
 	client *canary
 }
 
@@ -28,11 +27,6 @@ func (f *stopFault) prepare(ctx context.Context) error {
 	if _, err := f.client.complete(ctx); err != nil {
 		return fmt.Errorf("before the stop: %w", err)
 	}
-	t, err := f.worker.Admin.Truth(ctx)
-	if err != nil {
-		return fmt.Errorf("before the stop: %w", err)
-	}
-	f.steps = steps(t)
 	return nil
 }
 
@@ -72,20 +66,22 @@ func (f *stopFault) confirmHealed(ctx context.Context) ([]record.Evidence, error
 	if err != nil {
 		return nil, err
 	}
+	before, err := f.worker.Admin.Truth(ctx)
+	if err != nil {
+		return evidence, err
+	}
 	served, err := f.client.complete(ctx)
 	if err != nil {
 		return evidence, err
 	}
-	evidence = append(evidence, served)
-	t, err := f.worker.Admin.Truth(ctx)
+	after, err := f.worker.Admin.Truth(ctx)
 	if err != nil {
 		return evidence, err
 	}
-	now := steps(t)
-	if now <= f.steps {
-		return evidence, fmt.Errorf("%s has made no step since it was stopped (%d)", f.worker.ID, now)
+	if steps(after) <= steps(before) {
+		return evidence, fmt.Errorf("%s makes no step: %d before a completion of the lab's own and %d after", f.worker.ID, steps(before), steps(after))
 	}
-	evidence = append(evidence, seen(t.MonoNs, "%s has gone from step %d to %d", f.worker.ID, f.steps, now))
+	evidence = append(evidence, served, seen(after.MonoNs, "%s has gone from step %d to %d", f.worker.ID, steps(before), steps(after)))
 	return evidence, f.journal.Strike(f.undo)
 }
 
