@@ -43,16 +43,19 @@ func TestKnownAnswers(t *testing.T) {
 			if d := cmp.Diff(c.want, answersOf(s)); d != "" {
 				t.Errorf("-want +got\n%s", d)
 			}
+			if c.file == conversation && c.rows == "" {
+				checkShape(t, s)
+			}
 		})
 	}
 }
 
-// The conversation trace counts in steps of 3 s and begins every prompt with one block: what
-// --arrivals spread and balance beside reuse are there for.
-func TestShapeOfTheConversationTrace(t *testing.T) {
-	s := measure(t, shared.Path(t, "traces/conversation_trace.jsonl"), "")
-	if s.Slots.Count != 1180 || s.Slots.StepS != 3 {
-		t.Errorf("slots %+v, want 1180 of 3 s", s.Slots)
+// checkShape looks for what arrivals are spread for, and what makes longest match fill one worker: the
+// conversation trace counts in steps of 3 s and begins every prompt with one block.
+func checkShape(t *testing.T, s Stat) {
+	t.Helper()
+	if s.Slots.Count != 1180 || s.Slots.StepS != 3 || s.Slots.RowsMax != 28 {
+		t.Errorf("slots %+v, want 1180 of 3 s with up to 28 rows", s.Slots)
 	}
 	if want := (Head{Blocks: 1, Distinct: 1, TopRows: 12_031}); s.Heads[0] != want {
 		t.Errorf("heads of one block %+v, want %+v", s.Heads[0], want)
