@@ -340,26 +340,35 @@ func TestDroppedBatchesAreReplayed(t *testing.T) {
 	stop()
 }
 
-// The publisher begins anew on the same socket while the engine keeps its cache: what the index had is
-// gone with the first batch, and the emptied worker is routed to again.
+// The publisher begins anew while the engine keeps its cache: what the index had is gone with the first
+// batch, and the emptied worker is routed to again. So it is when the socket is a new one, and when the new
+// publisher was past the old cursor before anybody listened.
 func TestRestartedPublisherIsAResync(t *testing.T) {
-	t.Parallel()
-	g := newTroubled(t, nil)
-	stop := g.load(60)
-	defer stop()
-	g.until("a fleet with warm caches", func(ws []contract.RoutingWorker) bool {
-		return min(ws[0].Ranks[0].Blocks, ws[1].Ranks[0].Blocks, ws[2].Ranks[0].Blocks) >= 1100
-	})
-	before := g.state().Workers[0]
-	g.fault(`{"kind":"restart_publisher","cache":"keep","socket":"keep"}`)
-	g.until("a resync", func(ws []contract.RoutingWorker) bool {
-		return ws[0].Ranks[0].Counters.Resyncs[contract.ResyncRestart] == 1
-	})
-	after := g.state().Workers[0]
-	if after.Ranks[0].Epoch != before.Ranks[0].Epoch+1 || after.Ranks[0].Blocks >= before.Ranks[0].Blocks/2 {
-		t.Errorf("before the restart %+v, after it %+v", before.Ranks[0], after.Ranks[0])
+	for name, params := range map[string]string{
+		"same socket": `"socket":"keep"`,
+		"new socket":  `"socket":"rebind"`,
+		"ahead":       `"socket":"rebind","ahead":2000`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := newTroubled(t, nil)
+			stop := g.load(60)
+			defer stop()
+			g.until("a fleet with warm caches", func(ws []contract.RoutingWorker) bool {
+				return min(ws[0].Ranks[0].Blocks, ws[1].Ranks[0].Blocks, ws[2].Ranks[0].Blocks) >= 1100
+			})
+			before := g.state().Workers[0]
+			g.fault(`{"kind":"restart_publisher","cache":"keep",` + params + `}`)
+			g.until("a resync", func(ws []contract.RoutingWorker) bool {
+				return ws[0].Ranks[0].Counters.Resyncs[contract.ResyncRestart] == 1
+			})
+			after := g.state().Workers[0]
+			if after.Ranks[0].Epoch != before.Ranks[0].Epoch+1 || after.Ranks[0].Blocks >= before.Ranks[0].Blocks/2 {
+				t.Errorf("before the restart %+v, after it %+v", before.Ranks[0], after.Ranks[0])
+			}
+			g.until("w1 thin", func(ws []contract.RoutingWorker) bool { return ws[0].Thin })
+			dispatches := g.state().Workers[0].Dispatches
+			g.until("w1 routed to", func(ws []contract.RoutingWorker) bool { return ws[0].Dispatches > dispatches })
+		})
 	}
-	g.until("w1 thin", func(ws []contract.RoutingWorker) bool { return ws[0].Thin })
-	dispatches := g.state().Workers[0].Dispatches
-	g.until("w1 routed to", func(ws []contract.RoutingWorker) bool { return ws[0].Dispatches > dispatches })
 }
