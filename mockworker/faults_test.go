@@ -96,7 +96,7 @@ func TestFrozenEngineLooksHealthy(t *testing.T) {
 	for _, kind := range []string{contract.FaultPause, contract.FaultWedge} {
 		t.Run(kind, func(t *testing.T) {
 			f := start(t, func(c *Config) { c.Profile = "drill" })
-			sc, body := f.openStream(400)
+			sc, body := f.openStream(200)
 			defer body.Close()
 			id := f.arm(`{"kind":"` + kind + `"}`)
 			f.awaitFault(id, contract.FaultActing)
@@ -145,7 +145,7 @@ func TestFrozenEngineLooksHealthy(t *testing.T) {
 // Termination of a worker that hangs ends with the grace, and healing within the grace ends it sooner.
 func TestTerminationWhileFrozen(t *testing.T) {
 	f := start(t, func(c *Config) { c.Profile = "drill" })
-	_, body := f.openStream(400)
+	_, body := f.openStream(200)
 	defer body.Close()
 	f.awaitFault(f.arm(`{"kind":"wedge"}`), contract.FaultActing)
 	f.awaitFault(f.arm(`{"kind":"pause","for":"1h"}`), contract.FaultActing)
