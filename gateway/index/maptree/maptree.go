@@ -11,8 +11,9 @@ type node struct {
 	parent   *node
 	content  uint64
 	position int
-	// children by content; nil until the first, because most nodes are inner nodes of one chain or leaves
-	// of many.
+	// only is one child and children the others by content; most nodes are inner nodes of one chain or
+	// leaves of many, and need no map.
+	only     *node
 	children map[uint64]*node
 	// names lists the holders that have this block, in no order. Few holders share a deep block, so a
 	// slice beats a map in both size and time.
@@ -33,7 +34,12 @@ type Tree struct {
 	// holders is indexed by holder id; nil for an id that is not known.
 	holders []map[uint64]*node
 	nodes   int64
+	// spare are pruned nodes to be used again: a full engine evicts a block for every one it stores.
+	spare []*node
 }
+
+// maxSpare bounds the pruned nodes kept, about 6 MB.
+const maxSpare = 1 << 16
 
 var _ index.Index = (*Tree)(nil)
 
@@ -118,7 +124,7 @@ func (t *Tree) Lookup(chain []uint64, dst index.Scores) index.Scores {
 	dst = cleared(dst, len(t.holders))
 	at := &t.root
 	for i, content := range chain {
-		if at = at.children[content]; at == nil {
+		if at = at.next(content); at == nil {
 			break
 		}
 		alive := false
@@ -197,16 +203,55 @@ func (t *Tree) empty(h index.Holder) {
 
 // child is the child of n with this content, made on first use.
 func (t *Tree) child(n *node, content uint64) *node {
-	if c := n.children[content]; c != nil {
+	if c := n.next(content); c != nil {
 		return c
 	}
-	if n.children == nil {
-		n.children = make(map[uint64]*node, 1)
+	c := t.fresh()
+	c.parent, c.content, c.position = n, content, n.position+1
+	switch {
+	case n.only == nil:
+		n.only = c
+	case n.children == nil:
+		n.children = map[uint64]*node{content: c}
+	default:
+		n.children[content] = c
 	}
-	c := &node{parent: n, content: content, position: n.position + 1}
-	n.children[content] = c
 	t.nodes++
 	return c
+}
+
+// next is the child of n with this content, nil without one.
+func (n *node) next(content uint64) *node {
+	if n.only != nil && n.only.content == content {
+		return n.only
+	}
+	return n.children[content]
+}
+
+// fresh is a node without a place; its names keep their memory.
+func (t *Tree) fresh() *node {
+	if n := len(t.spare); n > 0 {
+		c := t.spare[n-1]
+		t.spare = t.spare[:n-1]
+		return c
+	}
+	return &node{}
+}
+
+// cut takes n, which nobody needs, off its parent, and returns that.
+func (t *Tree) cut(n *node) *node {
+	up := n.parent
+	if up.only == n {
+		up.only = nil
+	} else {
+		delete(up.children, n.content)
+	}
+	t.nodes--
+	if len(t.spare) < maxSpare {
+		*n = node{names: n.names[:0]}
+		t.spare = append(t.spare, n)
+	}
+	return up
 }
 
 // name counts one more hash of h on n.
@@ -233,10 +278,8 @@ func (t *Tree) unname(n *node, h index.Holder) {
 		}
 		break
 	}
-	for n.parent != nil && len(n.names) == 0 && len(n.children) == 0 {
-		delete(n.parent.children, n.content)
-		t.nodes--
-		n = n.parent
+	for n.parent != nil && len(n.names) == 0 && n.only == nil && len(n.children) == 0 {
+		n = t.cut(n)
 	}
 }
 
