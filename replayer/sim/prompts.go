@@ -6,7 +6,6 @@ import (
 
 	"fleetdrill/internal/tokens"
 	"fleetdrill/mockworker/blockhash"
-	"fleetdrill/oracle"
 	"fleetdrill/replayer/plan"
 )
 
@@ -53,13 +52,12 @@ type prompts struct {
 func startPrompts(ctx context.Context, m maker, p *plan.Plan, poolBlocks int) *prompts {
 	s := &prompts{ready: make(chan *prompt, ahead), spare: make(chan *prompt, 2*ahead)}
 	s.wg.Go(func() {
-		pooled, unbounded := oracle.NewPooled(poolBlocks), oracle.Unbounded{}
+		caches := newReuse(m.blockSize, poolBlocks)
 		for i := range p.Requests {
 			q := &p.Requests[i]
 			made := s.blank()
 			m.fill(made, q)
-			made.pooled = oracle.Tokens(pooled.Serve(made.chain), m.blockSize, len(made.tokens))
-			made.unbounded = oracle.Tokens(unbounded.Serve(made.chain), m.blockSize, len(made.tokens))
+			made.pooled, made.unbounded = caches.serve(q, made)
 			select {
 			case s.ready <- made:
 			case <-ctx.Done():

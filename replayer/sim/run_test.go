@@ -122,7 +122,9 @@ func TestConservation(t *testing.T) {
 		for i := range r.Requests {
 			checkRequest(t, name, c, &r.Requests[i])
 		}
-		if n := slices.IndexFunc(r.Ranks, func(k contract.RoutingRank) bool { return k.Quality != contract.QualityExact || k.Stream != contract.StreamLive }); n >= 0 {
+		if n := slices.IndexFunc(r.Ranks, func(k contract.RoutingRank) bool {
+			return k.Quality != contract.QualityExact || k.Stream != contract.StreamLive
+		}); n >= 0 {
 			t.Errorf("%s: rank of worker %d ends as %+v", name, n, r.Ranks[n])
 		}
 	}
