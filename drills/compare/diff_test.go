@@ -38,7 +38,7 @@ func TestDiffPageInABrowser(t *testing.T) {
 	if err := os.WriteFile(path, html, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	pagetest.Check(t, pagetest.Start(t), path, 80)
+	pagetest.Check(t, pagetest.Start(t), path, 80, pagetest.Everyone())
 }
 
 // TestDiffOfARunWithItself: nothing differs, whatever is compared.

@@ -12,8 +12,8 @@ import (
 // Rejudge judges a stored run by the expectations of a scenario, its own or an edited one. The scenario
 // must be of the run's drill and fleet: over another fleet the same words would mean something else.
 //
-// A run that ended in an error stays one, whatever its expectations say now: it was never finished, and
-// what it did observe proves nothing.
+// A run that ended in an error or was interrupted stays so, whatever its expectations say now: it was never
+// finished, and what it did observe proves nothing.
 func Rejudge(r report.Run, s *scenario.Scenario, o judge.Options) (judge.Drill, error) {
 	if s.Name != r.Record.Drill {
 		return judge.Drill{}, fmt.Errorf("%s is the drill %s, the run was %s", s.Path, s.Name, r.Record.Drill)
@@ -23,8 +23,8 @@ func Rejudge(r report.Run, s *scenario.Scenario, o judge.Options) (judge.Drill, 
 	}
 	d := judge.Judge(s, r.Record, o)
 	d.RunDir = r.Drill.RunDir
-	if r.Drill.Verdict == judge.Error {
-		d.Verdict, d.Reason, d.Passed, d.Wilson95Low = judge.Error, r.Drill.Reason, 0, 0
+	if !slices.Contains([]judge.Verdict{judge.Pass, judge.Fail, judge.Unknown, judge.Invalid}, r.Drill.Verdict) {
+		d.Verdict, d.Reason, d.Passed, d.Wilson95Low = r.Drill.Verdict, r.Drill.Reason, 0, 0
 	}
 	return d, nil
 }

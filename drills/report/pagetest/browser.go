@@ -154,16 +154,16 @@ type View struct {
 	Struck []string `json:"struck"`
 }
 
-// Look opens a page at a width, in a light or a dark scheme.
-func (b *Browser) Look(path string, width int64, scheme string) (View, error) {
+// Look opens a page and measures it.
+func (b *Browser) Look(path string, eye Eye) (View, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		return View{}, err
 	}
-	if err := chromedp.Do(b.ctx, chromedp.EmulateViewport(width, 900)); err != nil {
+	if err := chromedp.Do(b.ctx, chromedp.EmulateViewport(eye.Width, 900)); err != nil {
 		return View{}, err
 	}
-	media := emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}
+	media := emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: eye.Scheme}}}
 	if _, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, media); err != nil {
 		return View{}, err
 	}

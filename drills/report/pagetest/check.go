@@ -11,20 +11,29 @@ import (
 //go:embed probe.js
 var probe string
 
-// Check looks at a page on a desk and on a phone, in light and in dark, and fails the test for whatever a
-// reader would run into. leastTexts guards against measuring an empty page.
-func Check(t *testing.T, b *Browser, path string, leastTexts int) {
+// Eye is how a reader looks at a page: the width of the screen in CSS pixels, and the scheme.
+type Eye struct {
+	Width  int64
+	Scheme string
+}
+
+// Everyone is a desk and a phone, in light and in dark. Diagonal is the two of them that between them see
+// each width and each scheme once: enough for further pages of one kind.
+func Everyone() []Eye { return []Eye{{1280, "light"}, {1280, "dark"}, {390, "light"}, {390, "dark"}} }
+func Diagonal() []Eye { return []Eye{{1280, "light"}, {390, "dark"}} }
+
+// Check looks at a page and fails the test for whatever a reader would run into. leastTexts guards against
+// measuring an empty page.
+func Check(t *testing.T, b *Browser, path string, leastTexts int, eyes []Eye) {
 	t.Helper()
-	for _, width := range []int64{1280, 390} {
-		for _, scheme := range []string{"light", "dark"} {
-			t.Run(fmt.Sprintf("%d-%s", width, scheme), func(t *testing.T) {
-				v, err := b.Look(path, width, scheme)
-				if err != nil {
-					t.Fatal(err)
-				}
-				v.check(t, leastTexts)
-			})
-		}
+	for _, eye := range eyes {
+		t.Run(fmt.Sprintf("%d-%s", eye.Width, eye.Scheme), func(t *testing.T) {
+			v, err := b.Look(path, eye)
+			if err != nil {
+				t.Fatal(err)
+			}
+			v.check(t, leastTexts)
+		})
 	}
 }
 

@@ -32,7 +32,7 @@ func TestLookFindsWhatIsWrong(t *testing.T) {
 	if err := os.WriteFile(path, []byte(page), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	v, err := b.Look(path, 390, "light")
+	v, err := b.Look(path, Eye{390, "light"})
 	if err != nil {
 		t.Fatal(err)
 	}

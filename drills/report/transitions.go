@@ -1,0 +1,89 @@
+package report
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"fleetdrill/drills/record"
+)
+
+// silentTexts are words that change without anything having happened: the digest at every batch. veto is
+// said by a worker's state already.
+var silentTexts = []string{"digest", "veto"}
+
+// loudCounters are the counters of recovery: each rise is an event that someone looks for.
+var loudCounters = []string{"gaps", "replayed", "refilled", "unrecovered", "resyncs.", "restarts."}
+
+// transitions are the samples at which a worker's state, a word of the routing state or a counter of
+// recovery is another one than when it was last known.
+func transitions(rec *record.Record) []Happening {
+	var out []Happening
+	states, texts, counts := map[string]string{}, map[string]string{}, map[string]float64{}
+	for k := range rec.Samples {
+		s := &rec.Samples[k]
+		add := func(kind, format string, args ...any) {
+			out = append(out, Happening{Kind: kind, What: fmt.Sprintf(format, args...), ns: s.ReceivedNs})
+		}
+		if words := firstWords(rec, k, states); words != "" {
+			add("worker", "%s", words)
+		}
+		for _, w := range rec.Workers {
+			_, words := State(rec, k, w)
+			if was, seen := states[w]; seen && was != words {
+				add("worker", "%s: %s", w, words)
+			}
+			states[w] = words
+		}
+		for _, key := range slices.Sorted(maps.Keys(s.Text)) {
+			was, seen := texts[key]
+			if now := s.Text[key]; seen && was != now && !silent(key) {
+				add("worker", "%s: %s -> %s", key, was, now)
+			}
+			texts[key] = s.Text[key]
+		}
+		for _, key := range slices.Sorted(maps.Keys(s.Values)) {
+			was, seen := counts[key]
+			if now := s.Values[key]; loud(key) && seen && now > was {
+				add("count", "%s %+g, now %g", key, now-was, now)
+			}
+			counts[key] = s.Values[key]
+		}
+	}
+	return out
+}
+
+// firstWords says the states of the first sample on one line, workers of one state together.
+func firstWords(rec *record.Record, k int, states map[string]string) string {
+	if len(states) > 0 {
+		return ""
+	}
+	var order []string
+	of := map[string][]string{}
+	for _, w := range rec.Workers {
+		_, words := State(rec, k, w)
+		if of[words] == nil {
+			order = append(order, words)
+		}
+		of[words] = append(of[words], w)
+	}
+	parts := make([]string, len(order))
+	for i, words := range order {
+		parts[i] = strings.Join(of[words], " ") + ": " + words
+	}
+	return strings.Join(parts, "; ")
+}
+
+func silent(key string) bool {
+	name, _, _ := strings.Cut(key, "(")
+	return slices.Contains(silentTexts, name)
+}
+
+func loud(key string) bool {
+	name, _, _ := strings.Cut(key, "(")
+	return slices.ContainsFunc(loudCounters, func(c string) bool {
+		// A sum over causes would say every rise twice; only the causes are listed.
+		return name == c || (strings.HasSuffix(c, ".") && strings.HasPrefix(name, c))
+	})
+}
