@@ -22,6 +22,7 @@ import (
 	"fleetdrill/replayer/plan"
 	"fleetdrill/replayer/report"
 	"fleetdrill/replayer/result"
+	"fleetdrill/replayer/sim"
 	"fleetdrill/replayer/trace"
 )
 
@@ -38,8 +39,13 @@ type replayOptions struct {
 	kvBlocks  int
 	blockSize int
 
-	loadInterval, loadMaxAge time.Duration
-	gatewayArgs              []string
+	loadInterval          string // as given; loadEvery and loadPush are what it says
+	loadEvery, loadMaxAge time.Duration
+	loadPush              bool
+	loadReport            string
+	eventDelay            time.Duration
+	hash                  string
+	gatewayArgs           []string
 
 	live, sim        bool
 	url, workersFile string
@@ -58,7 +64,8 @@ Latencies count from the instant a request was due. A replay whose sender fell b
 
 const replayExample = `  fleetdrill replay --rows 0-199 --speed 3 --workers 4 --profile fast
   fleetdrill replay conversation_trace.jsonl --rows 0-399 --speed 3 --workers 4 --policy round_robin,cache_aware
-  fleetdrill replay conversation_trace.jsonl --rows 0-3999 --speed 3 --json | jq .hit_over_best_holder
+  fleetdrill replay conversation_trace.jsonl --rows 0-3999 --speed 3 --sim --policy reference_cost,cache_aware
+  fleetdrill replay conversation_trace.jsonl --rows 0-399 --speed 3 --json | jq .hit_over_best_holder
   fleetdrill replay --url http://127.0.0.1:8080 --rows 0-99       # the gateway of the last ` + "`fleetdrill up`"
 
 func replayCommand() *cobra.Command {
@@ -101,11 +108,14 @@ func (o *replayOptions) add(c *cobra.Command) {
 	f.StringSliceVar(&o.policies, "policy", []string{policy.CacheAware}, "placement policies, each on a fleet of its own: "+strings.Join(policy.Names, ", "))
 	f.StringVar(&o.kvIndex, "kv-index", "", "index of the gateway (default: the gateway's own)")
 	f.IntVar(&o.workers, "workers", 8, "mock workers")
-	f.StringVar(&o.profile, "profile", "fast", "timing profile of the engines: a built-in name or a path")
+	f.StringVar(&o.profile, "profile", "replay-default", "timing profile of the engines: a built-in name or a path")
 	f.IntVar(&o.kvBlocks, "kv-blocks", 0, "KV blocks of each engine; 0 = the profile's")
 	f.IntVar(&o.blockSize, "block-size", 16, "tokens of one KV block")
-	f.DurationVar(&o.loadInterval, "load-interval", time.Second, "period of the gateway's load polls")
+	f.StringVar(&o.loadInterval, "load-interval", "1s", "period of the gateway's load polls; with --sim also push")
 	f.DurationVar(&o.loadMaxAge, "load-max-age", 3*time.Second, "age above which the gateway does not use a load record")
+	f.StringVar(&o.loadReport, "load-report", sim.LoadVLLM, "with --sim: what workers tell of their load, vllm (no queued tokens, no rate) or full")
+	f.DurationVar(&o.eventDelay, "event-delay", sim.DefaultEventDelay, "with --sim: from the end of a step to its events at the gateway")
+	f.StringVar(&o.hash, "hash", sim.HashChain64, "with --sim: what engines hash blocks with, "+sim.HashChain64+" or an algorithm of a worker")
 	f.StringArrayVar(&o.gatewayArgs, "gateway-arg", nil, "one more argument of the gateway; repeatable")
 	f.BoolVar(&o.live, "live", false, "real processes and real time (default)")
 	f.BoolVar(&o.sim, "sim", false, "simulated time: the same engines and routing code in one process")
@@ -139,10 +149,16 @@ func (o *replayOptions) check(c *cobra.Command) (slo result.SLO, err error) {
 	if o.plan.MaxOutput < 1 || o.plan.ModelLimit < 2 {
 		return slo, errors.New("--max-output and --max-model-len: want at least 1 and 2 tokens")
 	}
+	if o.loadEvery, o.loadPush, err = parseInterval(o.loadInterval); err != nil {
+		return slo, err
+	}
+	if err := o.checkSim(c.Flags().Changed); err != nil {
+		return slo, err
+	}
 	if o.url != "" {
 		return slo, o.checkURL(c)
 	}
-	return slo, o.checkFleet()
+	return slo, o.checkFleet(c)
 }
 
 // checkURL refuses the flags of a fleet that is not ours to start.
@@ -155,7 +171,10 @@ func (o *replayOptions) checkURL(c *cobra.Command) error {
 	return nil
 }
 
-func (o *replayOptions) checkFleet() error {
+func (o *replayOptions) checkFleet(c *cobra.Command) error {
+	if o.sim && c.Flags().Changed("gateway-arg") {
+		return errors.New("--gateway-arg: not with --sim, which starts no gateway")
+	}
 	if o.workersFile != "" {
 		return errors.New("--workers-file: only with --url")
 	}
@@ -251,6 +270,9 @@ func verdict(ctx context.Context, runs []result.Run, failed error) error {
 
 // replay runs one policy.
 func (o *replayOptions) replay(ctx context.Context, p *plan.Plan, info result.Info, tell func(live.Progress)) (*live.Outcome, error) {
+	if o.sim {
+		return o.simulate(ctx, p, info, tell)
+	}
 	state, err := lab.StateDir()
 	if err != nil {
 		return nil, err
@@ -272,7 +294,7 @@ func (o *replayOptions) replay(ctx context.Context, p *plan.Plan, info result.In
 
 func (o *replayOptions) gatewayFlags(policy string) []string {
 	args := []string{"--policy", policy, "--seed", strconv.FormatUint(o.plan.Seed, 10),
-		"--load-interval", o.loadInterval.String(), "--load-max-age", o.loadMaxAge.String()}
+		"--load-interval", o.loadEvery.String(), "--load-max-age", o.loadMaxAge.String()}
 	if o.kvIndex != "" {
 		args = append(args, "--kv-index", o.kvIndex)
 	}

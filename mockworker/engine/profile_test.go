@@ -75,7 +75,7 @@ func TestProfileFromFile(t *testing.T) {
 
 func TestUnknownProfile(t *testing.T) {
 	_, err := LoadProfile("warp")
-	const want = `unknown timing profile "warp": built in are drill, fast; anything else must be a path`
+	const want = `unknown timing profile "warp": built in are drill, fast, replay-default; anything else must be a path`
 	if err == nil || err.Error() != want {
 		t.Errorf("error is %v, want %s", err, want)
 	}
