@@ -173,7 +173,8 @@ func (e *Engine) MatchHashes(hashes []blockhash.Digest) int {
 // Blocks yields every distinct hash in the prefix cache, in no particular order that callers may rely on,
 // until yield returns false.
 func (e *Engine) Blocks(yield func(Block) bool) {
-	for _, id := range e.pool.table.slots {
+	for _, s := range e.pool.table.slots {
+		id := s.id
 		if id == nullBlock {
 			continue
 		}

@@ -127,8 +127,8 @@ func (r *poolRef) check(t *rapid.T) {
 		t.Fatalf("size %d of %d, idle %v with %d held", r.p.free.size, len(free), r.p.idle(), len(r.held))
 	}
 	copies := map[uint64][]int32{}
-	for _, first := range r.p.table.slots {
-		for id := first; id != nullBlock; id = r.p.blocks[id].copyNext {
+	for _, s := range r.p.table.slots {
+		for id := s.id; id != nullBlock; id = r.p.blocks[id].copyNext {
 			hash := r.p.blocks[id].hash.EventInt()
 			copies[hash] = append(copies[hash], id)
 		}
