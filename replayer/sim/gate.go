@@ -186,7 +186,10 @@ func (s *sim) batchArrives(w *worker) {
 	if !p.alone {
 		m.rank.Live(s.now, p.batch)
 		g.newest = max(g.newest, p.at)
-		w.forget(m.rank.Next() - 1)
+		if next := m.rank.Next(); next > p.batch.Seq {
+			w.applied(next)
+			w.batcher.done(p.memory)
+		}
 		g.arm(m)
 	}
 	if s.c.LoadPush {

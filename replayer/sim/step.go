@@ -63,10 +63,10 @@ func (s *sim) stepEnds(w *worker) {
 	}
 	w.look(decoded, s.now-w.began)
 	if len(w.step.Events) > 0 {
-		b := w.batcher.batch(float64(s.now)/float64(second), w.step.Events)
-		w.keep(b)
+		b, memory := w.batcher.batch(float64(s.now)/float64(second), w.step.Events)
+		w.kept = append(w.kept, b)
 		s.batches++
-		s.publish(w, published{batch: b, record: w.record, at: s.now})
+		s.publish(w, published{batch: b, memory: memory, record: w.record, at: s.now})
 	}
 	s.answer(w, outs)
 	s.begin(w)

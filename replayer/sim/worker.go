@@ -47,6 +47,7 @@ type letter struct {
 type published struct {
 	alone  bool
 	batch  recovery.Batch
+	memory *decoded // of batch
 	record fleet.Record
 	at     int64
 }
@@ -94,18 +95,17 @@ func (w *worker) buffer() []output {
 	return nil
 }
 
-// keep keeps a batch for replays.
-func (w *worker) keep(b recovery.Batch) { w.kept = append(w.kept, b) }
-
-// forget drops the kept batches below a number.
-func (w *worker) forget(below int64) {
+// applied says that the gateway has applied all batches below next. Of the last of them a replay needs the
+// hash alone, by which the gateway knows it again.
+func (w *worker) applied(next int64) {
 	n := 0
-	for n < len(w.kept) && w.kept[n].Seq < below {
+	for n < len(w.kept) && w.kept[n].Seq < next-1 {
 		n++
 	}
-	if n > 0 {
-		left := copy(w.kept, w.kept[n:])
-		clear(w.kept[left:])
-		w.kept = w.kept[:left]
+	left := copy(w.kept, w.kept[n:])
+	clear(w.kept[left:])
+	w.kept = w.kept[:left]
+	if left > 0 && w.kept[0].Seq < next {
+		w.kept[0].Events, w.kept[0].Payload = nil, nil
 	}
 }
