@@ -253,14 +253,6 @@ func (d *decoder) list(n *yaml.Node, what string, each func(*yaml.Node)) {
 	}
 }
 
-// some is list for one that must not be empty; why says what an empty one would mean.
-func (d *decoder) some(n *yaml.Node, what, why string, each func(*yaml.Node)) {
-	if n != nil && n.Kind == yaml.SequenceNode && len(n.Content) == 0 {
-		d.fail(n, "%s is empty: %s", what, why)
-	}
-	d.list(n, what, each)
-}
-
 // maxList bounds every list of a file.
 const maxList = 1000
 
