@@ -119,8 +119,17 @@ func TestConservation(t *testing.T) {
 		if k := s.Credit; k.Equal+k.WithinBlock+k.Over+k.Under != s.Requests {
 			t.Errorf("%s: credit %+v of %d requests", name, k, s.Requests)
 		}
+		late := 0
 		for i := range r.Requests {
-			checkRequest(t, name, c, &r.Requests[i])
+			q := &r.Requests[i]
+			checkRequest(t, name, c, q)
+			if q.Cached > q.Best {
+				late++
+			}
+		}
+		// More than the best holder had is only there when somebody computed it while the request waited.
+		if late > s.Requests/50 {
+			t.Errorf("%s: %d of %d requests found more than any worker had", name, late, s.Requests)
 		}
 		if n := slices.IndexFunc(r.Ranks, func(k contract.RoutingRank) bool {
 			return k.Quality != contract.QualityExact || k.Stream != contract.StreamLive
@@ -142,8 +151,6 @@ func checkRequest(t *testing.T, name string, c Config, r *result.Request) {
 		bad("more cached than can be")
 	case r.Held > r.Best || r.Best > r.Unbounded || r.Pooled > r.Unbounded:
 		bad("a holder has more than there is")
-	case r.Cached > max(r.Best, r.Held) && r.EngineNs <= r.PlacedNs:
-		bad("cached blocks that nobody had")
 	case r.PlacedNs != 0 || r.EngineNs < int64(DefaultLinkDelay) || r.TTFTNs < r.EngineNs+int64(DefaultLinkDelay) || r.E2ENs < r.TTFTNs:
 		bad("times run backwards")
 	}
