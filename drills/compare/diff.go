@@ -73,11 +73,13 @@ func Of(a, b report.Run) Diff {
 	return d
 }
 
+// newSide finds a run's own origin: each run has its own clock, so nothing else could be shared.
 func newSide(r report.Run) side {
 	_, at := report.Origin(r.Record)
 	return side{r, at.Hi, at.Lo}
 }
 
+// head names the run as a table or a page begins with it.
 func (s side) head() Head {
 	name, _ := report.Origin(s.Record)
 	return Head{RunDir: s.Drill.RunDir, Drill: s.Record.Drill, Seed: s.Record.Seed, Verdict: s.Drill.Verdict,
@@ -163,6 +165,7 @@ func instants(a, b side) []Instants {
 	return out
 }
 
+// instant is a mark's interval on the common axis.
 func (s side) instant(m record.Interval) *[2]float64 {
 	return &[2]float64{s.seconds(m.Lo), s.seconds(m.Hi)}
 }

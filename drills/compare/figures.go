@@ -25,6 +25,7 @@ const (
 // figures are of requests that were not surely over at the origin, over the stretch that both runs have: those
 // that the fault cut belong to what followed, and a longer run must not look worse for having gone on.
 func figures(a, b side) []Figure {
+	// The end of the shorter run is where both stop counting.
 	common := min(a.lasts(), b.lasts())
 	fa, fb := a.requests(common), b.requests(common)
 	count := func(keep func(load.Record) bool) func([]load.Record) *float64 {
@@ -66,6 +67,7 @@ func (s side) lasts() int64 {
 	return s.Record.Samples[n-1].ReceivedNs - s.zero
 }
 
+// requests are those in flight at the origin or due within so many nanoseconds of it.
 func (s side) requests(within int64) []load.Record {
 	var out []load.Record
 	for _, r := range s.Record.Requests {
@@ -84,6 +86,7 @@ func quantile(rs []load.Record, q float64, least int) *float64 {
 			vs = append(vs, float64(r.FirstNs-r.ScheduledNs)/1e9)
 		}
 	}
+	// A p99 of thirty requests is their maximum under another name.
 	if len(vs) < least {
 		return nil
 	}

@@ -25,6 +25,7 @@ func Relate(a, b judge.Result) Relation {
 	if !ok || !okB || a.Unit != b.Unit {
 		return ""
 	}
+	// An exact value against an interval is a question of overlap: only two exact ones can be equal.
 	switch exact := aLow == aHigh && bLow == bHigh; {
 	case exact && aLow == bLow:
 		return Equal

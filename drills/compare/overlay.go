@@ -34,6 +34,7 @@ type overlay struct {
 	Plots                     []plot
 }
 
+// tick is a full second, or several, of the axis.
 type tick struct {
 	X     float64
 	Label string
@@ -57,6 +58,7 @@ type laneOf struct {
 	Target bool
 }
 
+// seg is a stretch of one state; Title is what a pointer over it says.
 type seg struct {
 	X, W         float64
 	Class, Title string
@@ -72,21 +74,25 @@ type plot struct {
 // axis maps seconds from the common origin to x.
 type axis struct{ from, to float64 }
 
+// x is where a second lies; what is outside the axis sticks to its edge.
 func (a axis) x(s float64) float64 {
 	s = min(max(s, a.from), a.to)
 	return round(gutter + (width-gutter-margin)*(s-a.from)/(a.to-a.from))
 }
 
+// has reports whether a second lies on the axis.
 func (a axis) has(s float64) bool { return s >= a.from && s <= a.to }
 
+// round keeps one decimal: a tenth of a pixel is not seen, and more digits doubled the page's size.
 func round(v float64) float64 { return math.Round(v*10) / 10 }
 
-// layOut places everything, top to bottom: marks, lanes, plots.
+// layOut places everything, top to bottom: marks, lanes, plots. Marks stand apart from the lanes, a row
+// each, because two runs' lines drawn through the lanes could not be told from each other.
 func (d Diff) layOut() overlay {
 	ax := d.axis()
 	o := overlay{W: width, X0: gutter, X1: width - margin, Top: 24, Axis: ax.ticks(), ZeroX: ax.x(0),
 		Title: "Two runs over each other", Desc: "Run A is the upper strip and the solid line, run B the lower strip and the dashed line. " + strings.Join(d.words(), " ")}
-	y := o.Top + 10
+	y := o.Top + 10 // clear of the axis' labels
 	for _, m := range d.Marks {
 		row, ok := d.markRow(m, ax, y)
 		if !ok {
@@ -110,6 +116,7 @@ func (d Diff) axis() axis {
 		from, to := report.Span(s.Record)
 		ax.from, ax.to = min(ax.from, s.seconds(from)), max(ax.to, s.seconds(to))
 	}
+	// Two runs without a sample, or a span that is no number, still get an axis to draw nothing on.
 	if !(ax.to > ax.from) {
 		ax.to = ax.from + 1
 	}
@@ -119,6 +126,7 @@ func (d Diff) axis() axis {
 // maxTicks bounds the labels of the axis; more would touch.
 const maxTicks = 15
 
+// ticks are full steps of the finest scale whose labels do not touch.
 func (a axis) ticks() []tick {
 	step := 1.0
 	for _, next := range []float64{1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 36000} {
@@ -127,6 +135,7 @@ func (a axis) ticks() []tick {
 			break
 		}
 	}
+	// From a whole step, so that the origin has a tick whenever the axis contains it.
 	var out []tick
 	for s := math.Ceil(a.from/step) * step; s <= a.to && len(out) < 2*maxTicks; s += step {
 		label := fmt.Sprintf("%+g s", s)
@@ -162,6 +171,7 @@ func (d Diff) lanes(ax axis, y float64) ([]laneOf, float64) {
 	for _, f := range faults(d.a, d.b) {
 		a, b := d.a.Record.Targets[f], d.b.Record.Targets[f]
 		label := f + ": " + a
+		// Two victims are both named, A's first, as its strip is.
 		if a != b {
 			label = fmt.Sprintf("%s: %s / %s", f, orNone(a), orNone(b))
 		}
@@ -170,6 +180,8 @@ func (d Diff) lanes(ax axis, y float64) ([]laneOf, float64) {
 	}
 	targets := len(rows)
 	for _, w := range union(d.a.Record.Workers, d.b.Record.Workers) {
+		// A worker that was both runs' target has been drawn; one that was only one run's is drawn again,
+		// since its other strip is an ordinary worker's.
 		if !shown[w] {
 			rows = append(rows, pair{w, w, w})
 		}
@@ -183,6 +195,7 @@ func (d Diff) lanes(ax axis, y float64) ([]laneOf, float64) {
 	return out, y
 }
 
+// orNone names the target of a fault that one of the runs did not have.
 func orNone(w string) string {
 	if w == "" {
 		return none
@@ -203,6 +216,7 @@ func faults(a, b side) []string {
 	return out
 }
 
+// union keeps a's order and appends what only b has: fleets of two sizes share their first workers.
 func union(a, b []string) []string {
 	out := slices.Clone(a)
 	for _, s := range b {
@@ -225,6 +239,7 @@ func (s side) segments(ax axis, w, run string) []seg {
 			continue
 		}
 		class, words := report.State(s.Record, k, w)
+		// A hole never grows: each is a stretch of its own that a reader should be able to count.
 		x, end := ax.x(from), ax.x(to)
 		if n := len(out); n > 0 && out[n-1].Class == class && class != "hole" && out[n-1].X+out[n-1].W >= x-0.2 {
 			out[n-1].W = round(end - out[n-1].X)

@@ -69,6 +69,7 @@ type bar struct {
 
 // Bars places a pair's intervals; nil when there is no scale to put them on.
 func (p Pair) Bars() *bars {
+	// The scale begins at zero: a difference must look as large as it is, not as large as the picture.
 	top := 0.0
 	for _, r := range []*judge.Result{p.A, p.B} {
 		if r == nil {
@@ -80,6 +81,7 @@ func (p Pair) Bars() *bars {
 			}
 		}
 	}
+	// Zeros have no scale, and a bound alone is no measurement.
 	if top == 0 || (!measured(p.A) && !measured(p.B)) {
 		return nil
 	}
@@ -93,8 +95,10 @@ func (p Pair) Bars() *bars {
 	return out
 }
 
+// measured says that there is a value to draw.
 func measured(r *judge.Result) bool { return r != nil && r.Value != nil }
 
+// barOf places a result between zero and the top of the scale; what lies below zero sticks to it.
 func barOf(r *judge.Result, top float64) *bar {
 	if !measured(r) {
 		return nil
@@ -102,6 +106,7 @@ func barOf(r *judge.Result, top float64) *bar {
 	low, high, _ := span(*r)
 	b := &bar{Open: math.IsInf(high, 1), Point: round(scaleW * max(0, *r.Value) / top)}
 	b.X = round(scaleW * max(0, low) / top)
+	// An exact value has no width and would vanish.
 	b.W = max(1, round(scaleW*min(max(0, high), top)/top-b.X))
 	return b
 }

@@ -32,6 +32,7 @@ func (d Diff) plots(ax axis, y float64) ([]plot, float64) {
 		{"failed so far", side.failed, plain, 1},
 		{"index count error", side.indexError, percent, 0.01},
 	} {
+		// Both runs share a scale, or their lines could not be compared by eye.
 		a, b := p.of(d.a), p.of(d.b)
 		top := max(highest(a), highest(b))
 		if math.IsInf(top, -1) {
@@ -45,6 +46,7 @@ func (d Diff) plots(ax axis, y float64) ([]plot, float64) {
 	return out, y
 }
 
+// highest is the largest known value, minus infinity when nothing is.
 func highest(ds []dot) float64 {
 	top := math.Inf(-1)
 	for _, d := range ds {
@@ -58,6 +60,7 @@ func highest(ds []dot) float64 {
 // niceTop rounds a positive number up to 1, 2 or 5 times a power of ten.
 func niceTop(v float64) float64 {
 	p := math.Pow(10, math.Floor(math.Log10(v)))
+	// Steps that people halve in their heads: the middle of a scale is then a number too.
 	for _, m := range []float64{1, 2, 5} {
 		if v <= m*p {
 			return m * p
@@ -66,6 +69,7 @@ func niceTop(v float64) float64 {
 	return 10 * p
 }
 
+// plain, millis and percent word the end of a scale.
 func plain(v float64) string   { return fmt.Sprintf("%g", v) }
 func millis(v float64) string  { return fmt.Sprintf("%g ms", v*1e3) }
 func percent(v float64) string { return fmt.Sprintf("%g %%", v*100) }
@@ -127,6 +131,7 @@ func (s side) sum(series string) []dot {
 	})
 }
 
+// routable and inflight are the fleet's capacity and its load, as the gateway saw them.
 func (s side) routable() []dot { return s.sum("routable") }
 func (s side) inflight() []dot { return s.sum("inflight") }
 
@@ -137,6 +142,7 @@ func (s side) indexError() []dot {
 	return s.sampled(func(x record.Sample) float64 {
 		worst := math.NaN()
 		for k, v := range x.Values {
+			// Written so that a first value beats NaN, which compares false with everything.
 			if strings.HasPrefix(k, "count_error(") && !(v <= worst) {
 				worst = v
 			}
@@ -157,7 +163,7 @@ func (s side) failed() []dot {
 		}
 	}
 	slices.Sort(ends)
-	n := 0
+	n := 0 // of ends so far; samples come in time order, so one walk suffices
 	return s.sampled(func(x record.Sample) float64 {
 		for n < len(ends) && ends[n] <= x.ReceivedNs {
 			n++

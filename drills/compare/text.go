@@ -88,6 +88,7 @@ func (p Pair) Says() string {
 	return says
 }
 
+// instantText is a mark's later end, the instant at which it had surely come.
 func instantText(v *[2]float64) string {
 	if v == nil {
 		return none
@@ -97,6 +98,7 @@ func instantText(v *[2]float64) string {
 
 // Later is by how much B's mark came later than A's, empty when one never came.
 func (m Instants) Later() string {
+	// The later ends are compared: there a mark has surely come, and times count from such an end too.
 	if m.A == nil || m.B == nil {
 		return none
 	}
@@ -107,7 +109,7 @@ func (m Instants) Later() string {
 func signed(v float64, decimals int) string {
 	text := strconv.FormatFloat(v, 'f', decimals, 64)
 	switch {
-	case strings.Trim(text, "-0.") == "":
+	case strings.Trim(text, "-0.") == "": // also -0.00, which would claim a direction
 		return "0"
 	case v > 0:
 		return "+" + text

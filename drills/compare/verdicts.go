@@ -31,6 +31,7 @@ func Verdicts(was, now []judge.Result) []Change {
 		}
 		out = append(out, c)
 	}
+	// What is gone comes last: an edit that drops an expectation must not go unseen.
 	for _, w := range was {
 		if index(now, w.ID) < 0 {
 			out = append(out, Change{Result: w, Was: w.Verdict})
@@ -50,6 +51,7 @@ func Differ(cs []Change) int {
 	return n
 }
 
+// index finds an expectation by its id, which is unique within a scenario.
 func index(rs []judge.Result, id string) int {
 	return slices.IndexFunc(rs, func(r judge.Result) bool { return r.ID == id })
 }
@@ -64,6 +66,7 @@ func Changes(cs []Change) string {
 		wide, ids = max(wide, len(arrows[i])), max(ids, len(c.ID))
 	}
 	for i, c := range cs {
+		// A verdict by other words is another question, so the new words are said.
 		note := ""
 		if c.Reworded {
 			note = " [rule: " + c.Rule + "]"

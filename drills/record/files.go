@@ -94,6 +94,7 @@ func writeLines[T any](dir, name string, rows []T) (err error) {
 	return nil
 }
 
+// readLines reads one list of a record. Its file must exist: Write leaves one for an empty list too.
 func readLines[T any](dir, name string, rows *[]T) error {
 	path := filepath.Join(dir, name)
 	f, err := os.Open(path)

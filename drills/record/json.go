@@ -29,7 +29,7 @@ func ReadJSON(path string, into any) error {
 func lineOf(raw []byte, err error) int {
 	var syntax *json.SyntaxError
 	var kind *json.UnmarshalTypeError
-	at := int64(0)
+	at := int64(0) // an error that knows no place is said of the first line
 	switch {
 	case errors.As(err, &syntax):
 		at = syntax.Offset

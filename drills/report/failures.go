@@ -41,6 +41,7 @@ func failures(rec *record.Record, zero int64) []FailureGroup {
 		if q.Outcome == load.OutcomeOK {
 			continue
 		}
+		// A request that never ended has no end to be placed at.
 		end := q.EndNs
 		if end == 0 {
 			end = q.ScheduledNs
@@ -56,6 +57,7 @@ func failures(rec *record.Record, zero int64) []FailureGroup {
 		g.Count++
 		g.FirstS, g.LastS = min(g.FirstS, at), max(g.LastS, at)
 	}
+	// Groups of one size stay in the order in which they first failed: the first failure is the one to read.
 	for _, k := range order {
 		out = append(out, *groups[k])
 	}

@@ -42,6 +42,8 @@ func Resolve(path string) (string, error) {
 	return "", fmt.Errorf("%s: not a run folder: there is no %s", dir, record.HeadFile)
 }
 
+// has reports whether a folder holds a file; one that cannot be looked at counts as missing, and what then
+// reads it says why.
 func has(dir, name string) bool {
 	_, err := os.Stat(filepath.Join(dir, name))
 	return err == nil

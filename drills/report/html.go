@@ -35,7 +35,8 @@ type page struct {
 	Passed  string
 }
 
-// row is one expectation of the table, as text.
+// row is one expectation of the table, as text: numbers are worded here and not in the template, so that
+// page, terminal and JUnit print one value one way.
 type row struct {
 	judge.Result
 	Sign, BoundText, MarginText, Interval string
@@ -48,6 +49,7 @@ type faultRow struct {
 	Seen  []evidenceRow
 }
 
+// evidenceRow is one observation or mark with its time relative to the origin.
 type evidenceRow struct {
 	At, What string
 }

@@ -56,10 +56,12 @@ func Inspect(r Run) Inspection {
 	return out
 }
 
+// marksOf places a mark at its later end: there it has surely come.
 func marksOf(rec *record.Record) []Happening {
 	var out []Happening
 	for _, m := range rec.Marks {
 		what := m.Name
+		// Below a millisecond the width of a mark is the lab's clock readings, which nobody has to know.
 		if width := m.Hi - m.Lo; width >= 1e6 {
 			what += fmt.Sprintf(" (known to %.0f ms)", float64(width)/1e6)
 		}
@@ -68,6 +70,7 @@ func marksOf(rec *record.Record) []Happening {
 	return out
 }
 
+// evidenceOf lists what the lab saw of each fault, when it saw it.
 func evidenceOf(rec *record.Record) []Happening {
 	var out []Happening
 	for _, f := range rec.Faults {
@@ -78,9 +81,11 @@ func evidenceOf(rec *record.Record) []Happening {
 	return out
 }
 
+// decisions place each expectation where its deciding sample was.
 func decisions(d judge.Drill) []Happening {
 	var out []Happening
 	for _, e := range d.Expectations {
+		// What was skipped or vacuous was decided at no instant; it is in the list of expectations.
 		if e.DecidedNs != 0 {
 			out = append(out, Happening{Kind: "verdict", What: fmt.Sprintf("%s %s: %s", e.ID, e.Verdict, e.Sentence), ns: e.DecidedNs})
 		}
@@ -88,7 +93,8 @@ func decisions(d judge.Drill) []Happening {
 	return out
 }
 
-// Text prints the inspection for a terminal.
+// Text prints the inspection for a terminal: the story first, then what is wrong, then the verdict in
+// full, so that the end of a long print is what it came to.
 func (in Inspection) Text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s  %s  seed %d", strings.ToUpper(string(in.Verdict)), in.Drill, in.Seed)
@@ -148,6 +154,7 @@ func (Inspection) rows(b *strings.Builder, n int, row func(int) (string, string,
 	t.Flush()
 }
 
+// confirmedText says whether the lab saw a fault act; the report page uses the same words.
 func confirmedText(ok bool) string {
 	if ok {
 		return "confirmed"
@@ -155,6 +162,7 @@ func confirmedText(ok bool) string {
 	return "not confirmed"
 }
 
+// orEmpty sets a separator before a text that may be missing, so that no print ends in a lone colon.
 func orEmpty(before, text string) string {
 	if text == "" {
 		return ""

@@ -70,18 +70,22 @@ func suite(d judge.Drill) junitSuite {
 	for _, r := range d.Expectations {
 		s.add(expectationCase(d.Name, r))
 	}
+	// Whatever is not a pass must be red: a broken gate, an error, an interrupt. What is red through an
+	// expectation already is not said twice.
 	if d.Verdict != judge.Pass && s.Failures+s.Errors == 0 {
 		s.add(junitCase{Class: d.Name, Name: "run", Error: &junitProblem{Message: d.Reason, Type: string(d.Verdict)}})
 	}
 	return s
 }
 
+// expectationCase carries the sentence as the message, which CI systems show, and the rule as the text,
+// which they show on a click.
 func expectationCase(drill string, r judge.Result) junitCase {
 	c := junitCase{Class: drill, Name: r.ID}
 	problem := &junitProblem{Message: r.Sentence, Type: string(r.Verdict), Text: r.Rule}
 	switch r.Verdict {
 	case judge.Pass:
-		c.Out = r.Sentence
+		c.Out = r.Sentence // a passing rule's measured value is worth reading in CI too
 	case judge.Fail:
 		c.Failure = problem
 	case judge.Skipped:
@@ -92,6 +96,7 @@ func expectationCase(drill string, r judge.Result) junitCase {
 	return c
 }
 
+// add counts a case as it goes in: the counts are attributes of the suite, before its cases.
 func (s *junitSuite) add(c junitCase) {
 	s.Cases = append(s.Cases, c)
 	s.Tests++

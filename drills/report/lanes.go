@@ -37,6 +37,7 @@ func State(rec *record.Record, k int, w string) (class, words string) {
 	return "veto", "not routable" + reason(veto)
 }
 
+// reason is the gateway's word for a veto in brackets. A gateway whose reasons cannot be seen has none.
 func reason(veto string) string {
 	if veto == "" || veto == "none" {
 		return ""
@@ -94,6 +95,7 @@ func segments(rec *record.Record, s scale, zero int64, w string) []segment {
 		}
 		out = append(out, segment{x, round(end - x), class, fmt.Sprintf("%s: %s from %s", w, words, at(from, zero))})
 	}
+	// The stretch before the first sample is not a hole: nobody was looking yet.
 	prev := s.from
 	if n := len(rec.Samples); n > 0 {
 		prev = rec.Samples[0].ReceivedNs
@@ -102,6 +104,7 @@ func segments(rec *record.Record, s scale, zero int64, w string) []segment {
 	for k := range rec.Samples {
 		t := rec.Samples[k].ReceivedNs
 		if rec.MaxGapNs > 0 && t-prev > rec.MaxGapNs {
+			// The last word holds for one period, which is what it was taken for; then nothing is known.
 			add(prev, prev+rec.PeriodNs, class, words)
 			add(prev+rec.PeriodNs, t, "hole", "not sampled")
 		} else {
@@ -162,6 +165,7 @@ func rankOf(p point) int {
 	return 1
 }
 
+// clip shortens what came from outside, by characters and not bytes: half a character would be no text.
 func clip(s string, n int) string {
 	r := []rune(s)
 	if len(r) <= n {

@@ -25,7 +25,8 @@ const (
 	legendRow  = 18.0
 )
 
-// picture is the timeline, placed: the template only prints it.
+// picture is the timeline, placed: the template only prints it. Everything in it is in the picture's own
+// units, its origin the upper left corner.
 type picture struct {
 	W, H           float64
 	X0, X1, Y0, Y1 float64 // the plot, without axis and expectations
@@ -40,11 +41,13 @@ type picture struct {
 	Legend         []legend
 }
 
+// axisTick is a full second, or several, of the axis.
 type axisTick struct {
 	X     float64
 	Label string
 }
 
+// markLabel is a mark's line at X and its name at TextX on row Y.
 type markLabel struct {
 	X, Y, TextX float64
 	Label       string
@@ -64,12 +67,14 @@ type faultBar struct {
 	LabelAnchor  string
 }
 
+// point is one dot or tick; Title is what a pointer over it says.
 type point struct {
 	X, Y  float64
 	Class string
 	Title string
 }
 
+// lane is one worker: its states, and under them its requests. Mid is the base line of its name.
 type lane struct {
 	Label string
 	Y, H  float64
@@ -78,26 +83,27 @@ type lane struct {
 	Ticks []point
 }
 
-// segment is a stretch of one state on a lane.
+// segment is a stretch of one state on a lane: Class is its colour, Title what a pointer over it says.
 type segment struct {
 	X, W  float64
 	Class string
 	Title string
 }
 
-// strip is the plot of times to first token.
+// strip is the plot of times to first token: its scale reaches Max at MaxY, and HalfY is a line to read
+// the middle by.
 type strip struct {
 	Y, H    float64
 	Mid     float64
 	Max     string
 	MaxY    float64
 	HalfY   float64
-	Half    string
 	Dots    []point
 	Caption string
 }
 
-// bracket is one expectation: its words and the stretch that decided it.
+// bracket is one expectation: its words and the stretch that decided it. X0 and X1 are equal when there is
+// no such stretch; the words stand at TextX, towards Anchor.
 type bracket struct {
 	X0, X1, Y, TextX float64
 	TextY            float64
@@ -110,6 +116,7 @@ type bracket struct {
 	Sign             string
 }
 
+// legend is one colour and its words; whether it is a block or a tick follows from its class.
 type legend struct {
 	X, Y  float64
 	Class string
@@ -127,11 +134,14 @@ func (s scale) x(ns int64) float64 {
 	return round(gutter + (width-gutter-margin)*float64(ns-s.from)/float64(max(1, s.to-s.from)))
 }
 
+// has reports whether an instant lies in the picture.
 func (s scale) has(ns int64) bool { return ns >= s.from && ns <= s.to }
 
+// round keeps one decimal: a tenth of a pixel is not seen, and more digits doubled the page's size.
 func round(v float64) float64 { return math.Round(v*10) / 10 }
 
-// layOut places everything a run has to show.
+// layOut places everything a run has to show, from top to bottom in the order in which it is read: when,
+// what was done, what the gateway made of it, what clients saw, what that means.
 func layOut(r Run) picture {
 	s, zero := span(r.Record), origin(r.Record)
 	p := picture{W: width, X0: gutter, X1: width - margin, Title: fmt.Sprintf("Timeline of %s, seed %d", r.Drill.Name, r.Drill.Seed)}
@@ -158,6 +168,8 @@ func span(rec *record.Record) scale {
 	if n := len(rec.Samples); n > 0 {
 		s = scale{rec.Samples[0].SentNs, rec.Samples[n-1].ReceivedNs}
 	}
+	// Half a second of the approach shows that the steady state was not cut out of a bad one, and a little
+	// after the end shows the last sample whole.
 	if m, ok := mark(rec, "steady.start"); ok {
 		s.from = max(s.from, m.Lo-int64(5e8))
 	}
@@ -191,11 +203,13 @@ func Origin(rec *record.Record) (name string, at record.Interval) {
 	return "the first sample", record.Interval{Lo: from, Hi: from}
 }
 
+// origin is Origin's later end, from which all of a run's pictures count.
 func origin(rec *record.Record) int64 {
 	_, at := Origin(rec)
 	return at.Hi
 }
 
+// mark finds a mark by its whole name; false when it never came.
 func mark(rec *record.Record, name string) (record.Interval, bool) {
 	i := slices.IndexFunc(rec.Marks, func(m record.Mark) bool { return m.Name == name })
 	if i < 0 {

@@ -10,6 +10,7 @@ import (
 
 // axis has a tick each 1, 2, 5, 10... seconds, at most fifteen.
 func axis(s scale, zero int64) []axisTick {
+	// Fifteen labels are as many as fit without touching at the width of a phone's scrolled picture.
 	step := int64(1e9)
 	for i := 0; (s.to-s.from)/step > 15; i++ {
 		step = int64(1e9) * []int64{2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 36000}[min(i, 12)]
@@ -18,6 +19,7 @@ func axis(s scale, zero int64) []axisTick {
 		}
 	}
 	var out []axisTick
+	// Ticks count from the origin, not from the left edge: "+2 s" must stand for two seconds after the fault.
 	first := zero + ((s.from-zero)/step)*step
 	for t := first; t <= s.to; t += step {
 		if t < s.from {
@@ -39,16 +41,19 @@ func markLabels(rec *record.Record, s scale, zero int64, y float64) ([]markLabel
 	marks := slices.Clone(rec.Marks)
 	slices.SortStableFunc(marks, func(a, b record.Mark) int { return int(min(max(a.Hi-b.Hi, -1), 1)) })
 	for _, m := range marks {
+		// A mark outside the picture would stick to its edge and read as if it had come there.
 		if !s.has(m.Hi) {
 			continue
 		}
 		l := markLabel{X: s.x(m.Hi), Label: m.Name, Anchor: "start"}
 		w := charWidth*float64(len(m.Name)) + 10
 		l.TextX = l.X + 4
+		// What would leave the picture on the right is set to the left of its line instead.
 		left := l.X
 		if l.X+w > width-margin {
 			l.Anchor, l.TextX, left = "end", l.X-4, l.X-w
 		}
+		// First fit: marks come in time order, so the topmost row with room keeps the stack low.
 		row := slices.IndexFunc(ends, func(end float64) bool { return end <= left })
 		if row < 0 {
 			row = len(ends)
@@ -69,6 +74,7 @@ func faultBars(rec *record.Record, s scale, zero int64, y float64) ([]faultBar, 
 		if !ok {
 			continue
 		}
+		// From the earliest instant at which it may have acted: a bar must not hide what a fault did.
 		b := faultBar{X: s.x(from.Lo), Y: y, Label: f.Kind + " " + f.Target, LabelAnchor: "end"}
 		end := s.to
 		for _, name := range []string{"inject", "effective", "heal", "healed"} {
@@ -82,6 +88,7 @@ func faultBars(rec *record.Record, s scale, zero int64, y float64) ([]faultBar, 
 			}
 			b.Points = append(b.Points, p)
 		}
+		// Healed for sure only when the proof has come; without one the bar runs to the edge.
 		if healed, ok := mark(rec, f.ID+".healed"); ok {
 			end = healed.Hi
 			if heal, ok := mark(rec, f.ID+".heal"); ok {
@@ -90,6 +97,7 @@ func faultBars(rec *record.Record, s scale, zero int64, y float64) ([]faultBar, 
 			}
 		}
 		b.W = round(max(3, s.x(end)-b.X))
+		// The name stands before the bar, which begins where people look first, unless there is no room.
 		b.LabelX = b.X - 6
 		if b.X-gutter < charWidth*float64(len(b.Label)) {
 			b.LabelX, b.LabelAnchor = b.X+8, "start"

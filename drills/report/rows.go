@@ -9,14 +9,18 @@ func brackets(r Run, s scale, y float64) ([]bracket, float64) {
 	var out []bracket
 	for _, e := range r.Drill.Expectations {
 		b := bracket{ID: e.ID, Value: e.ValueText, Class: string(e.Verdict), Title: e.Sentence, TextY: y + 11, Y: y + 22, Sign: sign(e.Verdict)}
+		// An expectation without a window, skipped or vacuous, has its words at the left edge and no line. A
+		// window of one sample still gets two units, or it could not be seen.
 		if e.FromNs == 0 || e.ToNs < e.FromNs {
 			b.X0, b.X1 = gutter, gutter
 		} else {
 			b.X0, b.X1 = s.x(e.FromNs), max(s.x(e.ToNs), s.x(e.FromNs)+2)
 		}
+		// A bound is an instant only for `after`; elsewhere it is a number that has no place on a time axis.
 		if e.Bound != nil && e.Unit == "s" && e.FromNs != 0 && isAfter(r, e.ID) {
 			b.BoundX, b.Bound = s.x(e.FromNs+int64(*e.Bound*1e9)), "bound "+judge.Number(*e.Bound, e.Unit)
 		}
+		// An undecided rule's value would read as its outcome.
 		if b.Value == "" || e.Verdict == judge.Unknown {
 			b.Value = string(e.Verdict)
 		}
@@ -43,6 +47,7 @@ func isAfter(r Run, id string) bool {
 	return false
 }
 
+// sign says a verdict without colour, for those who do not see it and for prints.
 func sign(v judge.Verdict) string {
 	switch v {
 	case judge.Pass:
@@ -69,7 +74,7 @@ func legends(index bool, y float64) ([]legend, float64) {
 	}
 	var out []legend
 	for _, row := range rows {
-		x := 10.0
+		x := 10.0 // in line with the lanes' names
 		for _, item := range row {
 			item.X, item.Y = round(x), y
 			x += 34 + legendChar*float64(len(item.Label))

@@ -8,8 +8,10 @@ import (
 	"fleetdrill/replayer/load"
 )
 
-// ttftStrip plots the time to first token of every request at its scheduled instant.
+// ttftStrip plots the time to first token of every request at its scheduled instant: a stall then shows as
+// a ramp that falls from its beginning, where at the instants of the tokens it would show as one dot.
 func ttftStrip(rec *record.Record, s scale, zero int64, y float64) (*strip, float64) {
+	// The scale is set by what is in the picture: a slow request of the warm-up must not flatten the rest.
 	top := 0.0
 	for _, q := range rec.Requests {
 		if q.FirstNs != 0 && s.has(q.ScheduledNs) {
@@ -20,9 +22,10 @@ func ttftStrip(rec *record.Record, s scale, zero int64, y float64) (*strip, floa
 		return nil, y
 	}
 	top = niceTop(top)
-	st := &strip{Y: y, H: stripH, Mid: y + stripH/2 + 4, Max: seconds(top), MaxY: y + 4, Half: seconds(top / 2), HalfY: y + stripH/2, Caption: "TTFT"}
+	st := &strip{Y: y, H: stripH, Mid: y + stripH/2 + 4, Max: seconds(top), MaxY: y + 4, HalfY: y + stripH/2, Caption: "TTFT"}
 	keep := thinning(rec)
 	for i, q := range rec.Requests {
+		// Only what succeeded is thinned; a failure with a first token is rare and wanted.
 		if q.FirstNs == 0 || !s.has(q.ScheduledNs) || (q.Outcome == load.OutcomeOK && i%keep != 0) {
 			continue
 		}
@@ -44,6 +47,7 @@ func niceTop(v float64) float64 {
 	return 10 * p
 }
 
+// seconds words a scale's end in the unit that people say it in.
 func seconds(v float64) string {
 	if v < 1 {
 		return fmt.Sprintf("%.0f ms", v*1000)

@@ -27,6 +27,7 @@ func writeText(w io.Writer, r Run) error {
 	for k := range rec.Samples {
 		now := rec.Samples[k].ReceivedNs
 		var happened []string
+		// An event is told with the first sample after it, the first that can show its effect.
 		for len(events) > 0 && events[0].at <= now {
 			happened = append(happened, events[0].what)
 			events = events[1:]
@@ -36,6 +37,7 @@ func writeText(w io.Writer, r Run) error {
 		if k > 0 && rec.MaxGapNs > 0 && now-rec.Samples[k-1].ReceivedNs > rec.MaxGapNs {
 			happened = append(happened, fmt.Sprintf("no sample for %.2f s", float64(now-rec.Samples[k-1].ReceivedNs)/1e9))
 		}
+		// Successes alone make no line: under load there are some in every sample.
 		ok, failed := ended(rec, from, now)
 		if len(happened) == 0 && states == prevStates && failed == 0 {
 			continue
@@ -53,6 +55,7 @@ func zeroName(rec *record.Record) string {
 	return name
 }
 
+// textEvent is a mark or a decision that is due to be told.
 type textEvent struct {
 	at   int64
 	what string
@@ -102,6 +105,7 @@ func ended(rec *record.Record, from, to int64) (ok, failed int) {
 	return ok, failed
 }
 
+// counts keeps its width whether anything failed or not, so that the words after it stay in line.
 func counts(ok, failed int) string {
 	s := fmt.Sprintf("ok %-4d", ok)
 	if failed > 0 {

@@ -36,6 +36,7 @@ func transitions(rec *record.Record) []Happening {
 			}
 			states[w] = words
 		}
+		// A key that is missing from a sample keeps its last word: not read is not changed.
 		for _, key := range slices.Sorted(maps.Keys(s.Text)) {
 			was, seen := texts[key]
 			if now := s.Text[key]; seen && was != now && !silent(key) {
@@ -45,6 +46,7 @@ func transitions(rec *record.Record) []Happening {
 		}
 		for _, key := range slices.Sorted(maps.Keys(s.Values)) {
 			was, seen := counts[key]
+			// A counter that fell began anew in another process; what it has since is told from its next rise.
 			if now := s.Values[key]; loud(key) && seen && now > was {
 				add("count", "%s %+g, now %g", key, now-was, now)
 			}
@@ -54,12 +56,13 @@ func transitions(rec *record.Record) []Happening {
 	return out
 }
 
-// firstWords says the states of the first sample on one line, workers of one state together.
+// firstWords says the states of the first sample on one line, workers of one state together: transitions
+// alone would leave it to be guessed where they began.
 func firstWords(rec *record.Record, k int, states map[string]string) string {
 	if len(states) > 0 {
 		return ""
 	}
-	var order []string
+	var order []string // of first appearance, so that equal records print equally
 	of := map[string][]string{}
 	for _, w := range rec.Workers {
 		_, words := State(rec, k, w)
@@ -75,11 +78,13 @@ func firstWords(rec *record.Record, k int, states map[string]string) string {
 	return strings.Join(parts, "; ")
 }
 
+// silent reports whether a text series is one whose changes are not told.
 func silent(key string) bool {
 	name, _, _ := strings.Cut(key, "(")
 	return slices.Contains(silentTexts, name)
 }
 
+// loud reports whether a series is one of the counters whose rises are told.
 func loud(key string) bool {
 	name, _, _ := strings.Cut(key, "(")
 	return slices.ContainsFunc(loudCounters, func(c string) bool {

@@ -69,6 +69,7 @@ func writeFiles(dir string, files []file) error {
 	return nil
 }
 
+// writeVerdict leaves < and & as they are: a rule must read as it was written, and JSON needs no HTML.
 func writeVerdict(w io.Writer, d judge.Drill) error {
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")

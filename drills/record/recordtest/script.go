@@ -47,6 +47,7 @@ func Parse(script string) (*record.Record, error) {
 	return rec, nil
 }
 
+// command checks the number of arguments first, so that every command below may index its own.
 func command(rec *record.Record, name string, args []string) error {
 	need := map[string]int{"workers": 1, "period": 2, "target": 2, "mark": 2, "fault": 3, "samples": 1, "set": 3, "count": 3,
 		"absent": 2, "drop": 1, "request": 2, "link": 3, "gate": 2}
@@ -74,6 +75,7 @@ func command(rec *record.Record, name string, args []string) error {
 	return ranged(rec, name, args)
 }
 
+// period sets the sampling period and the longest gap of a deciding window.
 func period(rec *record.Record, args []string) error {
 	p, err := time.ParseDuration(args[0])
 	if err != nil {
@@ -101,7 +103,7 @@ func ranged(rec *record.Record, name string, args []string) error {
 	case "link":
 		from, to, err := stretch(args[0])
 		if to == math.MaxInt64 {
-			to = 0
+			to = 0 // how a record says that a response is incomplete
 		}
 		rec.Links = append(rec.Links, record.Link{Worker: args[1], StartNs: from, EndNs: to, Method: "POST", Outcome: args[2]})
 		return err
@@ -117,6 +119,7 @@ func ranged(rec *record.Record, name string, args []string) error {
 
 // change edits the samples sent in [from, to).
 func change(rec *record.Record, name string, from, to int64, args []string) error {
+	// Dropping comes first: it changes the slice that the loop below walks.
 	if name == "drop" {
 		rec.Samples = slices.DeleteFunc(rec.Samples, func(s record.Sample) bool { return s.SentNs >= from && s.SentNs < to })
 		return nil
@@ -138,6 +141,7 @@ func change(rec *record.Record, name string, from, to int64, args []string) erro
 		case name == "count" && err != nil:
 			return err
 		case name == "count":
+			// A counter is whole; the tiny addend keeps 0.1 s of 10 a second from falling to 0 in binary.
 			s.Values[args[0]] = math.Floor(v*float64(s.SentNs-from)/1e9 + 1e-6)
 		case err != nil:
 			s.Text[args[0]] = args[1]
@@ -148,6 +152,7 @@ func change(rec *record.Record, name string, from, to int64, args []string) erro
 	return nil
 }
 
+// request adds one request; what its options leave out is that of a quick success.
 func request(rec *record.Record, args []string) error {
 	at, err := instant(args[0])
 	if err != nil {
@@ -179,6 +184,7 @@ func request(rec *record.Record, args []string) error {
 	return nil
 }
 
+// set reads one option; times count from the scheduled instant, as latencies do.
 func set(q *load.Record, key string, v float64) error {
 	after := int64(math.Round(v * 1e9))
 	switch key {
@@ -215,6 +221,7 @@ func stretch(s string) (from, to int64, err error) {
 	return from, to, err
 }
 
+// instant reads seconds on the run's clock.
 func instant(s string) (int64, error) {
 	v, err := strconv.ParseFloat(s, 64)
 	if err != nil {

@@ -114,6 +114,8 @@ func processesOf(profile string) int {
 
 // listen collects what the tab asks for and complains about.
 func (b *Browser) listen() error {
+	// Listen, not an iterator: it sees an event before the command that caused it returns, so that what a
+	// look asks for is complete when the look ends.
 	err := chromedp.Listen(b.ctx, func(event any) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -170,6 +172,7 @@ func (b *Browser) Look(path string, eye Eye) (View, error) {
 	b.mu.Lock()
 	b.requests, b.console = nil, nil
 	b.mu.Unlock()
+	// A file of this machine: whatever else is asked for is a request that the page should not make.
 	url := "file://" + abs
 	if err := chromedp.Do(b.ctx, chromedp.Navigate(url)); err != nil {
 		return View{}, err

@@ -37,6 +37,7 @@ func Check(t *testing.T, b *Browser, path string, leastTexts int, eyes []Eye) {
 	}
 }
 
+// check reports everything that is wrong at once: mending one thing may not hide another.
 func (v View) check(t *testing.T, leastTexts int) {
 	t.Helper()
 	for _, wrong := range []struct {
