@@ -2,31 +2,34 @@ package drills
 
 import "fleetdrill/internal/contract"
 
-// announcedKept is how many sequence numbers the lab keeps per rank: what a gateway may lag behind and
-// still be compared. At the matrix's load it is some minutes.
+// announcedKept is how many sequence numbers the lab keeps per rank. A gateway that is cut off stays at
+// one number while its engine goes on; it is asked for once.
 const announcedKept = 4096
 
-// announced is what one rank of an engine said it had announced after each batch of its present epoch,
-// for comparing a gateway that is at any of them. It is a ring of consecutive sequence numbers.
+// announced is what one rank of an engine said it had announced after batches of its present epoch, for
+// comparing a gateway that is not at the engine's own number. The numbers in it are consecutive.
 type announced struct {
 	epoch int64
-	known bool
 	rows  []contract.TruthDigest
 }
 
-// next is the first sequence number that is not known yet, for a publisher of this epoch; a new epoch
-// begins anew.
-func (a *announced) next(epoch int64) int64 {
-	if !a.known || epoch != a.epoch {
-		*a = announced{epoch: epoch, known: true}
+// missing says from which number on to ask the engine so that nextSeq becomes known; ok is false when
+// nothing needs to be asked: it is known, or the engine is not there yet, or at it. Another epoch makes
+// everything known void.
+func (a *announced) missing(epoch int64, engineNext, nextSeq int64) (from int64, ok bool) {
+	if epoch != a.epoch {
+		*a = announced{epoch: epoch}
 	}
-	if len(a.rows) == 0 {
-		return 0
+	if _, known := a.at(nextSeq); known || nextSeq >= engineNext {
+		return 0, false
 	}
-	return a.rows[len(a.rows)-1].Seq + 1
+	if n := len(a.rows); n > 0 && a.rows[0].Seq < nextSeq {
+		return a.rows[n-1].Seq + 1, true
+	}
+	return nextSeq - 1, true
 }
 
-// add appends what came after the last known number. A hole forgets what is before it.
+// add appends what the engine answered. A hole in front of it forgets what was before.
 func (a *announced) add(rows []contract.TruthDigest) {
 	for _, d := range rows {
 		if n := len(a.rows); n > 0 && d.Seq != a.rows[n-1].Seq+1 {
@@ -34,7 +37,7 @@ func (a *announced) add(rows []contract.TruthDigest) {
 		}
 		a.rows = append(a.rows, d)
 	}
-	if extra := len(a.rows) - 2*announcedKept; extra > 0 {
+	if len(a.rows) > 2*announcedKept {
 		a.rows = append([]contract.TruthDigest(nil), a.rows[len(a.rows)-announcedKept:]...)
 	}
 }

@@ -17,12 +17,20 @@ const readTimeout = 2 * time.Second
 // nobody else: its samples have no truth until it does.
 type engineView struct {
 	worker *lab.Worker
+	ranks  []announced // of the reading that is out
 
-	mu    sync.Mutex // guards all below
-	busy  bool
-	k     int // the sample that the last reading was for
+	mu   sync.Mutex // guards all below
+	busy bool
+	k    int // the sample that the last reading was for
+	last engineReading
+}
+
+// engineReading is one engine at one sample.
+type engineReading struct {
 	truth contract.Truth
-	ranks []announced
+	// at holds for each rank what it had announced at the gateway's sequence number; nil when that is
+	// not known.
+	at []*contract.TruthDigest
 }
 
 // begin reserves the view for a reading; false while the last one is still out.
@@ -36,74 +44,56 @@ func (v *engineView) begin() bool {
 	return true
 }
 
-// read asks the engine and keeps its answer as that of sample k.
-func (v *engineView) read(ctx context.Context, k int) {
+// read asks the engine and keeps its answer as that of sample k. gateway are the sequence numbers at
+// which the gateway stands, by rank.
+func (v *engineView) read(ctx context.Context, k int, gateway []int64) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	truth, err := v.worker.Admin.Truth(ctx)
-	var fresh [][]contract.TruthDigest
+	e := engineReading{truth: truth}
 	if err == nil {
-		fresh, err = v.digests(ctx, truth)
+		e.at, err = v.atGateway(ctx, truth, gateway)
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.busy = false
-	if err != nil {
-		return
-	}
-	v.k, v.truth = k, truth
-	for i := range v.ranks {
-		v.ranks[i].add(fresh[i])
+	if err == nil {
+		v.k, v.last = k, e
 	}
 }
 
-// digests reads what each rank has announced since the last reading. Only a reading writes the ranks,
-// and there is one at a time.
-func (v *engineView) digests(ctx context.Context, t contract.Truth) ([][]contract.TruthDigest, error) {
-	v.mu.Lock()
+// atGateway looks up what each rank had announced when the gateway's number was its next. Most of the
+// time the two are at the same number and the truth has said it.
+func (v *engineView) atGateway(ctx context.Context, t contract.Truth, gateway []int64) ([]*contract.TruthDigest, error) {
 	if len(v.ranks) != len(t.Ranks) {
 		v.ranks = make([]announced, len(t.Ranks))
 	}
-	from := make([]int64, len(t.Ranks))
-	for i := range v.ranks {
-		from[i] = v.ranks[i].next(t.Epoch)
-	}
-	v.mu.Unlock()
-	out := make([][]contract.TruthDigest, len(t.Ranks))
+	out := make([]*contract.TruthDigest, len(t.Ranks))
 	for i, r := range t.Ranks {
-		if r.NextSeq <= from[i] {
+		if i >= len(gateway) {
+			break
+		}
+		if r.NextSeq == gateway[i] {
+			out[i] = &contract.TruthDigest{Seq: r.NextSeq - 1, Blocks: r.AnnouncedBlocks, Digest: r.Digest}
 			continue
 		}
-		var err error
-		if out[i], err = v.worker.Admin.Digests(ctx, r.Rank, from[i]); err != nil {
-			return nil, err
+		if from, ok := v.ranks[i].missing(t.Epoch, r.NextSeq, gateway[i]); ok {
+			rows, err := v.worker.Admin.Digests(ctx, r.Rank, from)
+			if err != nil {
+				return nil, err
+			}
+			v.ranks[i].add(rows)
+		}
+		if d, ok := v.ranks[i].at(gateway[i]); ok {
+			out[i] = &d
 		}
 	}
 	return out, nil
-}
-
-// engineReading is one engine at one sample, and what it had announced before.
-type engineReading struct {
-	truth contract.Truth
-	// at is what a rank had announced when a sequence number was next; false when that is not known.
-	at func(rank int, nextSeq int64) (contract.TruthDigest, bool)
 }
 
 // reading is the view's answer for sample k, if it came.
 func (v *engineView) reading(k int) (engineReading, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.k != k {
-		return engineReading{}, false
-	}
-	return engineReading{truth: v.truth, at: v.announcedAt}, true
-}
-
-func (v *engineView) announcedAt(rank int, nextSeq int64) (contract.TruthDigest, bool) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if rank < 0 || rank >= len(v.ranks) {
-		return contract.TruthDigest{}, false
-	}
-	return v.ranks[rank].at(nextSeq)
+	return v.last, v.k == k
 }

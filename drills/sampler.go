@@ -164,23 +164,24 @@ func (s *sampler) take(ctx context.Context, k int, due int64) record.Sample {
 	if k%processEvery == 0 {
 		r.memory = s.readMemory()
 	}
-	r.engines = s.readEngines(ctx, k, out.SentNs+int64(s.period)*3/4, r.owned)
+	r.engines = s.readEngines(ctx, k, out.SentNs+int64(s.period)*3/4, r)
 	out.Values, out.Text, out.Absent = fold(r)
 	return out
 }
 
 // readEngines reads every engine that no fault owns, side by side, and returns the answers that came by
 // a deadline: a late one must not delay the next sample.
-func (s *sampler) readEngines(ctx context.Context, k int, deadlineNs int64, owned map[string]bool) map[string]engineReading {
+func (s *sampler) readEngines(ctx context.Context, k int, deadlineNs int64, r reading) map[string]engineReading {
 	done := make(chan struct{}, len(s.engines))
 	asked := 0
 	for _, v := range s.engines {
-		if owned[v.worker.ID] || !v.begin() {
+		if r.owned[v.worker.ID] || !v.begin() {
 			continue
 		}
 		asked++
+		gateway := nextSeqs(r.state, v.worker.ID)
 		s.reads.Go(func() {
-			v.read(ctx, k)
+			v.read(ctx, k, gateway)
 			done <- struct{}{}
 		})
 	}
@@ -201,6 +202,24 @@ wait:
 		}
 	}
 	return out
+}
+
+// nextSeqs are the sequence numbers at which the gateway stands with a worker, by rank.
+func nextSeqs(state *contract.RoutingState, worker string) []int64 {
+	if state == nil {
+		return nil
+	}
+	for _, w := range state.Workers {
+		if w.ID != worker {
+			continue
+		}
+		out := make([]int64, len(w.Ranks))
+		for i, r := range w.Ranks {
+			out[i] = r.NextSeq
+		}
+		return out
+	}
+	return nil
 }
 
 // ownedNow are the workers whose truth belongs to a fault.

@@ -1,0 +1,105 @@
+package drills
+
+import (
+	"encoding/json"
+	"io/fs"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"fleetdrill/drills/scenario"
+	"fleetdrill/drills/synth"
+	"fleetdrill/scenarios"
+)
+
+// matrix is every scenario built into the binary.
+func matrix(t *testing.T) []*scenario.Scenario {
+	t.Helper()
+	names, err := fs.Glob(scenarios.FS(), "matrix/*.yaml")
+	if err != nil || len(names) == 0 {
+		t.Fatalf("no scenarios: %v", err)
+	}
+	var out []*scenario.Scenario
+	for _, name := range names {
+		raw, err := fs.ReadFile(scenarios.FS(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := scenario.Parse(name, raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+func planJSON(t *testing.T, s *scenario.Scenario, seed uint64) string {
+	t.Helper()
+	p, err := NewPlan(s, seed, nil, nil)
+	if err != nil {
+		t.Fatalf("%s: %v", s.Name, err)
+	}
+	raw, err := json.MarshalIndent(p, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+// TestOneSeedOnePlan holds that a run is planned from its seed alone, and that the seed matters.
+func TestOneSeedOnePlan(t *testing.T) {
+	for _, s := range matrix(t) {
+		a, b := planJSON(t, s, 11), planJSON(t, s, 11)
+		if diff := cmp.Diff(a, b); diff != "" {
+			t.Errorf("%s: two plans of one seed differ (-first +second):\n%s", s.Name, diff)
+		}
+		if planJSON(t, s, 12) == a {
+			t.Errorf("%s: another seed plans the same run", s.Name)
+		}
+	}
+}
+
+// TestOneSeedOneLoad holds that two runs of one seed send the same bytes at the same instants.
+func TestOneSeedOneLoad(t *testing.T) {
+	for _, s := range matrix(t) {
+		for i, l := range s.Loads {
+			p, err := NewPlan(s, 11, nil, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			spec := synthSpec(s, l, p.Loads[i].Seed)
+			a, err := synth.New(spec)
+			if err != nil {
+				t.Fatalf("%s, load %s: %v", s.Name, l.ID, err)
+			}
+			b, err := synth.New(spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for n := range 50 {
+				x, _ := a.Next()
+				y, _ := b.Next()
+				if diff := cmp.Diff(x, y); diff != "" {
+					t.Fatalf("%s, load %s, request %d differs (-first +second):\n%s", s.Name, l.ID, n, diff)
+				}
+			}
+		}
+	}
+}
+
+// TestEveryFaultOfTheMatrixHasAProof holds the table of faults to the language: what a scenario may ask
+// for can be injected, and a plan says how it is proven.
+func TestEveryFaultOfTheMatrixHasAProof(t *testing.T) {
+	for _, s := range matrix(t) {
+		p, err := NewPlan(s, 1, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, step := range p.Steps {
+			if step.fault != nil && (step.Proof == "" || step.Heal == "" || step.Target == "") {
+				t.Errorf("%s: step %s lacks a proof, a heal or a target: %+v", s.Name, step.ID, step)
+			}
+		}
+	}
+}
