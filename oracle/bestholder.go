@@ -82,17 +82,17 @@ type copied struct {
 // store says under which prefix the block is, whether the holder did not have it before, and false when its
 // parent is missing.
 func (f fold) store(hash, parent uint64, hasParent bool, content uint64) (prefix uint64, gained, ok bool) {
-	if c, held := f[hash]; held {
-		c.copies++
-		f[hash] = c
-		return c.prefix, false, true
-	}
 	if hasParent {
 		p, held := f[parent]
 		if !held {
 			return 0, false, false
 		}
 		prefix = p.prefix
+	}
+	if c, held := f[hash]; held {
+		c.copies++
+		f[hash] = c
+		return c.prefix, false, true
 	}
 	prefix = tokens.PrefixNext(prefix, content)
 	f[hash] = copied{prefix, 1}
