@@ -136,13 +136,15 @@ func (x axis) ticks() (out []tick) {
 	return out
 }
 
-// logTicks are at 1, 2 and 5 times powers of ten, or at the powers alone when those are many.
+// logTicks are at 1, 2 and 5 times powers of ten, at the powers alone when those are several, at some of them
+// when they are many.
 func (x axis) logTicks() (out []tick) {
 	factors := []float64{1, 2, 5}
 	if x.to-x.from > 2.5 {
 		factors = factors[:1]
 	}
-	for d := math.Floor(x.from); d <= x.to; d++ {
+	every := math.Ceil((x.to - x.from) / 8)
+	for d := math.Floor(x.from); d <= x.to; d += max(every, 1) {
 		for _, f := range factors {
 			v := f * math.Pow(10, d)
 			if l := math.Log10(v); l >= x.from-1e-9 && l <= x.to+1e-9 {
@@ -155,10 +157,10 @@ func (x axis) logTicks() (out []tick) {
 
 // label writes a tick's value with the digits that it has.
 func label(v float64) string {
-	if v = math.Round(v*1e6) / 1e6; v >= 10_000 {
-		return fmt.Sprintf("%gk", v/1000)
+	if v >= 10_000 {
+		return fmt.Sprintf("%.6gk", v/1000)
 	}
-	return fmt.Sprintf("%g", v)
+	return fmt.Sprintf("%.6g", v)
 }
 
 // describe is a picture in words, for those who do not see it.
