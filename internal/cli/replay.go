@@ -231,7 +231,7 @@ func (o *replayOptions) run(p *plan.Plan, slo result.SLO, stdout, stderr io.Writ
 	for _, name := range o.names() {
 		info.Policy = name
 		lines := newProgress(stderr, name)
-		out, err := o.replay(ctx, p, info, lines.tell)
+		out, err := o.replay(ctx, p, info, lines)
 		lines.end()
 		if out != nil {
 			runs = append(runs, result.Run{Summary: result.Summarize(out.Info, out.Requests), Requests: out.Requests})
@@ -269,9 +269,9 @@ func verdict(ctx context.Context, runs []result.Run, failed error) error {
 }
 
 // replay runs one policy.
-func (o *replayOptions) replay(ctx context.Context, p *plan.Plan, info result.Info, tell func(live.Progress)) (*live.Outcome, error) {
+func (o *replayOptions) replay(ctx context.Context, p *plan.Plan, info result.Info, lines *progress) (*live.Outcome, error) {
 	if o.sim {
-		return o.simulate(ctx, p, info, tell)
+		return o.simulate(ctx, p, info, lines)
 	}
 	state, err := lab.StateDir()
 	if err != nil {
@@ -286,7 +286,7 @@ func (o *replayOptions) replay(ctx context.Context, p *plan.Plan, info result.In
 	if err != nil {
 		return nil, err
 	}
-	return live.Run(ctx, live.Options{Plan: p, Info: info, Dir: dir, URL: o.url, Workers: workers, Progress: tell,
+	return live.Run(ctx, live.Options{Plan: p, Info: info, Dir: dir, URL: o.url, Workers: workers, Progress: lines.live,
 		Fleet: lab.FleetSpec{Workers: o.workers, Profile: o.profile, KVBlocks: o.kvBlocks, BlockSize: o.blockSize, Seed: o.plan.Seed, Direct: true,
 			Args: []string{"--max-model-len", strconv.Itoa(o.plan.ModelLimit)}},
 		GatewayArgs: o.gatewayFlags(info.Policy)})

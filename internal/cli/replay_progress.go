@@ -38,16 +38,29 @@ func isTerminal(w io.Writer) bool {
 	return err == nil
 }
 
-func (p *progress) tell(now live.Progress) {
+// show shows a line that stands elapsed after the start; the last one always stays.
+func (p *progress) show(line string, elapsed time.Duration, last bool) {
 	switch {
 	case p.terminal:
 		// Erase to the end of the line: the one before may have been longer.
-		fmt.Fprintf(p.out, "\r%s\x1b[K", progressLine(p.name, now))
+		fmt.Fprintf(p.out, "\r%s\x1b[K", line)
 		p.open = true
-	case now.Elapsed-p.last >= quietEvery || now.Ended == now.Planned:
-		p.last = now.Elapsed
-		fmt.Fprintln(p.out, progressLine(p.name, now))
+	case elapsed-p.last >= quietEvery || last:
+		p.last = elapsed
+		fmt.Fprintln(p.out, line)
 	}
+}
+
+// live shows how far a live replay is.
+func (p *progress) live(now live.Progress) {
+	p.show(fmt.Sprintf("%s: %d of %d rows, %d open, %.1f/s, TTFT p50 %.0f ms, hit ratio %.3f, %d errors", p.name, now.Ended, now.Planned,
+		now.Sent-now.Ended, now.Rate, now.TTFTP50Ms, now.Hit, now.Errors), now.Elapsed, now.Ended == now.Planned)
+}
+
+// sim shows how far a simulated replay is, elapsed after its start.
+func (p *progress) sim(ended, planned int, virtualS float64, elapsed time.Duration) {
+	p.show(fmt.Sprintf("%s: %d of %d rows, %.0f virtual seconds, %.0fx", p.name, ended, planned, virtualS, virtualS/max(elapsed.Seconds(), 1e-3)),
+		elapsed, false)
 }
 
 // end leaves the last line standing.
@@ -55,9 +68,4 @@ func (p *progress) end() {
 	if p.open {
 		fmt.Fprintln(p.out)
 	}
-}
-
-func progressLine(name string, p live.Progress) string {
-	return fmt.Sprintf("%s: %d of %d rows, %d open, %.1f/s, TTFT p50 %.0f ms, hit ratio %.3f, %d errors", name, p.Ended, p.Planned,
-		p.Sent-p.Ended, p.Rate, p.TTFTP50Ms, p.Hit, p.Errors)
 }

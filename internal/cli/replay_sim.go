@@ -50,7 +50,7 @@ func (o *replayOptions) checkSim(changed func(string) bool) error {
 }
 
 // simulate runs one policy in simulated time.
-func (o *replayOptions) simulate(ctx context.Context, p *plan.Plan, info result.Info, tell func(live.Progress)) (*live.Outcome, error) {
+func (o *replayOptions) simulate(ctx context.Context, p *plan.Plan, info result.Info, lines *progress) (*live.Outcome, error) {
 	prof, err := engine.LoadProfile(o.profile)
 	if err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func (o *replayOptions) simulate(ctx context.Context, p *plan.Plan, info result.
 		MaxModelLen: o.plan.ModelLimit, Hash: o.hash, Seed: o.plan.Seed, EventDelay: o.eventDelay,
 		LoadReport: o.loadReport, LoadPush: o.loadPush, LoadEvery: o.loadEvery, LoadMaxAge: o.loadMaxAge,
 		Progress: func(ended int, virtualNs int64) {
-			tell(live.Progress{Planned: len(p.Requests), Sent: ended, Ended: ended, Elapsed: time.Since(began)})
+			lines.sim(ended, len(p.Requests), float64(virtualNs)/1e9, time.Since(began))
 		},
 	})
 	if err != nil {
