@@ -77,7 +77,7 @@ func TestOneSeedOneLoad(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for n := range 50 {
+			for n := range 12 {
 				x, _ := a.Next()
 				y, _ := b.Next()
 				if diff := cmp.Diff(x, y); diff != "" {
