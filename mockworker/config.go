@@ -219,7 +219,7 @@ func (p *plan) lookUpEngine() error {
 }
 
 func (p *plan) lookUpEvents() (err error) {
-	if _, err := wire.New(p.Wire, wire.Options{}); err != nil {
+	if _, err := wire.New(p.Wire, wire.Options{IntHashes: p.IntBlockHashes}); err != nil {
 		return fmt.Errorf("--wire: %w", err)
 	}
 	if p.events, err = publish.ParseConfig(p.KVEventsConfig); err != nil {

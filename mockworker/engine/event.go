@@ -48,6 +48,11 @@ type Event struct {
 	SpecWindow int
 	// Medium is the tier, "GPU" for the device.
 	Medium string
+	// CacheSalt is the request's salt. vLLM's wires tell it in ExtraKeys, SGLang's here.
+	CacheSalt string
+	// Locality ("LOCAL", "REMOTE"), Ownership (a secondary tier's id) and SessionID are empty for the
+	// device tier of an engine by itself.
+	Locality, Ownership, SessionID string
 }
 
 // ExtraKey is what besides tokens went into one block's hash, in order: adapter name, multimodal items,

@@ -5,5 +5,5 @@
 //
 // The one idea to know: in map-shaped events a field with a default is left out while it has that
 // default, and every other field is always there, nil included. Typed decoders reject an event that
-// drops a required nil.
+// drops a required nil. Array-shaped events have a fixed length per version: a default is nil there.
 package wire

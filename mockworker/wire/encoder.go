@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"fmt"
+
 	"github.com/vmihailenco/msgpack/v5"
 
 	"fleetdrill/mockworker/blockhash"
@@ -12,7 +14,7 @@ type Options struct {
 	// Rank is the data-parallel rank stamped on every batch.
 	Rank int
 	// IntHashes sends a hash as its 64-bit event integer, which is the engine's default; otherwise as
-	// its full bytes (VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES=0).
+	// its full bytes (VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES=0), which vllm-0.9 and SGLang do not have.
 	IntHashes bool
 }
 
@@ -24,11 +26,15 @@ type Encoder struct {
 	m       *msgpack.Encoder
 }
 
-// New makes the encoder of a profile. An unknown name is an error that lists the known ones.
+// New makes the encoder of a profile. It fails on an unknown name, listing the known ones, and on byte
+// hashes where the engine has none.
 func New(name string, o Options) (*Encoder, error) {
 	p, err := lookup(name)
 	if err != nil {
 		return nil, err
+	}
+	if p.hashes != anyHash && !o.IntHashes {
+		return nil, fmt.Errorf("wire profile %s has integer hashes only", name)
 	}
 	e := &Encoder{profile: p, opts: o}
 	e.m = msgpack.NewEncoder(&e.out)
@@ -39,29 +45,43 @@ func New(name string, o Options) (*Encoder, error) {
 func (e *Encoder) ReplayHasTopic() bool { return e.profile.replayTopic }
 
 // AppendBatch appends the payload of one batch to dst: a msgpack array of ts (unix seconds), the events
-// and the rank. It allocates only to grow dst.
+// and, since vLLM 0.9.1, the rank. It allocates only to grow dst.
 func (e *Encoder) AppendBatch(dst []byte, ts float64, events []engine.Event) []byte {
 	e.out.b = dst
-	e.m.EncodeArrayLen(3) // no call of e.m can fail: its writer never does
+	if e.profile.ranked {
+		e.m.EncodeArrayLen(3) // no call of e.m can fail: its writer never does
+	} else {
+		e.m.EncodeArrayLen(2)
+	}
 	e.m.EncodeFloat64(ts)
 	e.m.EncodeArrayLen(len(events))
 	for i := range events {
 		e.putEvent(&events[i])
 	}
-	e.m.EncodeUint(uint64(e.opts.Rank))
+	if e.profile.ranked {
+		e.m.EncodeUint(uint64(e.opts.Rank))
+	}
 	dst, e.out.b = e.out.b, nil
 	return dst
 }
 
-// putEvent writes one event as a map, its type first. Events of an unknown kind do not exist.
+// putEvent writes one event, its type first. Events of an unknown kind do not exist.
 func (e *Encoder) putEvent(ev *engine.Event) {
 	switch ev.Kind {
 	case engine.Stored:
-		e.putMap("BlockStored", e.profile.stored, ev)
+		e.putFields("BlockStored", e.profile.stored, ev)
 	case engine.Removed:
-		e.putMap("BlockRemoved", e.profile.removed, ev)
+		e.putFields("BlockRemoved", e.profile.removed, ev)
 	default:
-		e.putMap("AllBlocksCleared", e.profile.cleared, ev)
+		e.putFields("AllBlocksCleared", nil, ev)
+	}
+}
+
+func (e *Encoder) putFields(kind string, fields []field, ev *engine.Event) {
+	if e.profile.mapped {
+		e.putMap(kind, fields, ev)
+	} else {
+		e.putArray(kind, fields, ev)
 	}
 }
 
@@ -83,15 +103,37 @@ func (e *Encoder) putMap(kind string, fields []field, ev *engine.Event) {
 	}
 }
 
+func (e *Encoder) putArray(kind string, fields []field, ev *engine.Event) {
+	n := 1 + len(fields)
+	for i := range fields {
+		if fields[i].extra && !fields[i].on(ev) {
+			n--
+		}
+	}
+	e.m.EncodeArrayLen(n)
+	e.m.EncodeString(kind)
+	for i := range fields {
+		switch on := fields[i].on(ev); {
+		case on:
+			fields[i].put(e, ev)
+		case !fields[i].extra:
+			e.m.EncodeNil()
+		}
+	}
+}
+
 func (f *field) on(ev *engine.Event) bool { return f.has == nil || f.has(ev) }
 
 // putHash writes a hash in the form asked for. One that is only an integer stays one.
 func (e *Encoder) putHash(d *blockhash.Digest) {
-	if e.opts.IntHashes || d.IsInt() {
+	switch {
+	case e.profile.hashes == signedHash:
+		e.m.EncodeInt(int64(d.EventInt()))
+	case e.opts.IntHashes || d.IsInt():
 		e.m.EncodeUint(d.EventInt())
-		return
+	default:
+		e.m.EncodeBytes(d.Bytes())
 	}
-	e.m.EncodeBytes(d.Bytes())
 }
 
 func (e *Encoder) putHashes(ev *engine.Event) {
@@ -122,6 +164,19 @@ func (e *Encoder) putLoRAName(ev *engine.Event)   { e.putText(ev.LoRAName) }
 func (e *Encoder) putGroup(ev *engine.Event)      { e.m.EncodeInt(int64(ev.Group)) }
 func (e *Encoder) putSpecKind(ev *engine.Event)   { e.putText(ev.SpecKind) }
 func (e *Encoder) putSpecWindow(ev *engine.Event) { e.m.EncodeInt(int64(ev.SpecWindow)) }
+
+func (e *Encoder) putLocality(ev *engine.Event)  { e.putText(ev.Locality) }
+func (e *Encoder) putOwnership(ev *engine.Event) { e.putText(ev.Ownership) }
+func (e *Encoder) putSession(ev *engine.Event)   { e.putText(ev.SessionID) }
+func (e *Encoder) putSalt(ev *engine.Event)      { e.putText(ev.CacheSalt) }
+func (e *Encoder) putNil(*engine.Event)          { e.m.EncodeNil() }
+
+// putMetadata writes the map that SGLang's array events grew in place of a field.
+func (e *Encoder) putMetadata(ev *engine.Event) {
+	e.m.EncodeMapLen(1)
+	e.m.EncodeString("cache_salt")
+	e.putSalt(ev)
+}
 
 func (e *Encoder) putLoRAID(ev *engine.Event) {
 	if ev.LoRAID == nil {

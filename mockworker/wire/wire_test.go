@@ -34,15 +34,24 @@ type event struct {
 	Group     *int      `json:"group_idx"`
 	Kind      string    `json:"kv_cache_spec_kind"`
 	Window    int       `json:"kv_cache_spec_sliding_window"`
+	Locality  string    `json:"locality"`
+	Ownership string    `json:"ownership"`
+	Session   string    `json:"session_id"`
+	Salt      string    `json:"cache_salt"`
 }
 
-// hash is an integer or {"bin": hex}.
+// hash is an integer, signed or not, or {"bin": hex}.
 type hash struct{ blockhash.Digest }
 
 func (h *hash) UnmarshalJSON(b []byte) error {
 	var v uint64
 	if json.Unmarshal(b, &v) == nil {
 		h.Digest = blockhash.FromInt(v)
+		return nil
+	}
+	var signed int64
+	if json.Unmarshal(b, &signed) == nil {
+		h.Digest = blockhash.FromInt(uint64(signed))
 		return nil
 	}
 	var bin struct {
@@ -67,10 +76,47 @@ func (x *extra) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, &[]any{&x.Text, &x.Offset})
 }
 
+// slots are the keys of an array event's elements.
+var slots = map[string][]string{
+	"BlockStored": {"type", "block_hashes", "parent_block_hash", "token_ids", "block_size", "lora_id", "medium",
+		"lora_name", "extra_keys", "group_idx", "kv_cache_spec_kind", "kv_cache_spec_sliding_window"},
+	"BlockRemoved":     {"type", "block_hashes", "medium", "group_idx"},
+	"AllBlocksCleared": {"type"},
+}
+
+// UnmarshalJSON reads a map event, or an array one as if it were a map. SGLang's metadata map holds keys.
+func (ev *event) UnmarshalJSON(b []byte) error {
+	type plain event
+	var array []json.RawMessage
+	if json.Unmarshal(b, &array) != nil {
+		return json.Unmarshal(b, (*plain)(ev))
+	}
+	var kind string
+	if err := json.Unmarshal(array[0], &kind); err != nil {
+		return err
+	}
+	if n := len(array) - 1; array[n][0] == '{' {
+		if err := json.Unmarshal(array[n], (*plain)(ev)); err != nil {
+			return err
+		}
+		array = array[:n]
+	}
+	keyed := map[string]json.RawMessage{}
+	for i, value := range array {
+		keyed[slots[kind][i]] = value
+	}
+	again, err := json.Marshal(keyed)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(again, (*plain)(ev))
+}
+
 func (ev event) engine(t *testing.T) engine.Event {
 	out := engine.Event{
 		Tokens: ev.Tokens, BlockSize: ev.BlockSize, LoRAID: ev.LoRAID, LoRAName: ev.LoRAName,
 		Group: engine.NoGroup, SpecKind: ev.Kind, SpecWindow: ev.Window, Medium: ev.Medium,
+		CacheSalt: ev.Salt, Locality: ev.Locality, Ownership: ev.Ownership, SessionID: ev.Session,
 	}
 	switch ev.Type {
 	case "BlockStored":
@@ -101,16 +147,20 @@ func (ev event) engine(t *testing.T) engine.Event {
 	return out
 }
 
-// TestGoldenPayloads encodes every golden batch of every profile there is. Hashes go out in the form the
-// row has them, which one row mixes: IntHashes is off and an integer stays an integer.
+// goldenRows is how many golden rows are ever sent: all but those of decode-only.
+const goldenRows = 80
+
+// TestGoldenPayloads encodes every golden batch of every profile. Hashes go out in the form the row has
+// them, which one row mixes: where a profile has byte hashes, IntHashes is off and an integer stays one.
 func TestGoldenPayloads(t *testing.T) {
 	checked := map[string]int{}
+	total := 0
 	for line := range shared.Lines(t, "vectors/event_payloads.jsonl") {
 		var r row
 		if err := json.Unmarshal(line, &r); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := lookup(r.Profile); err != nil {
+		if r.Profile == "decode-only" {
 			continue
 		}
 		var (
@@ -125,7 +175,11 @@ func TestGoldenPayloads(t *testing.T) {
 		for _, ev := range events {
 			batch = append(batch, ev.engine(t))
 		}
-		enc, err := New(r.Profile, Options{Rank: rank})
+		p, err := lookup(r.Profile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		enc, err := New(r.Profile, Options{Rank: rank, IntHashes: p.hashes != anyHash})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -133,10 +187,39 @@ func TestGoldenPayloads(t *testing.T) {
 			t.Errorf("%s, %s:\n got %s\nwant %s", r.Profile, r.Note, got, r.Payload)
 		}
 		checked[r.Profile]++
+		total++
 	}
-	for _, p := range profiles() {
-		if checked[p.name] < 7 {
-			t.Errorf("%s: %d golden rows, expected at least 7", p.name, checked[p.name])
+	if total != goldenRows {
+		t.Errorf("%d golden rows, expected %d", total, goldenRows)
+	}
+	for _, name := range Names() {
+		if checked[name] < 4 {
+			t.Errorf("%s: %d golden rows, expected at least 4", name, checked[name])
+		}
+	}
+}
+
+// The bytes of 03-wires.md that no row has: array clears and removals of a lone full-attention group.
+func TestArrayBytes(t *testing.T) {
+	hash := []blockhash.Digest{blockhash.FromInt(0x2ceabcfae6d332ea)}
+	for _, c := range []struct {
+		profile string
+		event   engine.Event
+		want    string
+	}{
+		{"vllm-0.23", engine.Event{Kind: engine.Removed, Hashes: hash, Medium: "GPU"},
+			"94ac426c6f636b52656d6f76656491cf2ceabcfae6d332eaa347505500"},
+		{"vllm-0.23", engine.Event{Kind: engine.Cleared}, "91b0416c6c426c6f636b73436c6561726564"},
+		{"vllm-0.9", engine.Event{Kind: engine.Removed, Hashes: hash, Medium: "GPU"},
+			"92ac426c6f636b52656d6f76656491cf2ceabcfae6d332ea"},
+	} {
+		enc, err := New(c.profile, Options{IntHashes: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := hex.EncodeToString(enc.AppendBatch(nil, 1757500000.25, []engine.Event{c.event}))
+		if !strings.Contains(got, "cb41da305498100000"+"91"+c.want) {
+			t.Errorf("%s: %s is not in %s", c.profile, c.want, got)
 		}
 	}
 }
@@ -174,19 +257,33 @@ func TestAppendKeepsWhatIsThere(t *testing.T) {
 
 func TestUnknownProfile(t *testing.T) {
 	_, err := New("vllm-0.24", Options{})
-	const want = `unknown wire profile "vllm-0.24": have vllm-0.25`
+	const want = `unknown wire profile "vllm-0.24": have vllm-0.9, vllm-0.11, vllm-0.15, vllm-0.23, vllm-0.25, vllm-0.28, vllm-0.32, sglang-array, sglang-map`
 	if err == nil || err.Error() != want {
 		t.Errorf("error is %v, want %s", err, want)
 	}
 }
 
-func TestReplayShape(t *testing.T) {
-	enc, err := New("vllm-0.25", Options{})
-	if err != nil {
-		t.Fatal(err)
+func TestNoByteHashes(t *testing.T) {
+	for _, profile := range []string{"vllm-0.9", "sglang-array", "sglang-map"} {
+		if _, err := New(profile, Options{}); err == nil || !strings.Contains(err.Error(), "integer hashes only") {
+			t.Errorf("%s: byte hashes give error %v", profile, err)
+		}
 	}
-	if enc.ReplayHasTopic() {
-		t.Error("replies of 0.25 have no topic frame")
+}
+
+func TestReplayShape(t *testing.T) {
+	var topics []string
+	for _, name := range Names() {
+		enc, err := New(name, Options{IntHashes: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if enc.ReplayHasTopic() {
+			topics = append(topics, name)
+		}
+	}
+	if got := strings.Join(topics, " "); got != "vllm-0.28 vllm-0.32" {
+		t.Errorf("replies of %s have the topic frame, want those since 0.26", got)
 	}
 }
 
