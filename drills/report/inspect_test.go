@@ -22,6 +22,10 @@ func TestInspectGolden(t *testing.T) {
 		if s.SentNs > kill+second && s.SentNs < kill+4*second {
 			s.Text["stream(w3/0)"] = "down"
 		}
+		s.Values["thin(w3)"] = 0
+		if s.SentNs > kill+5*second && s.SentNs < kill+6*second {
+			s.Values["thin(w3)"] = 1
+		}
 		if s.SentNs > kill+5*second {
 			s.Values["resyncs(w3/0)"], s.Values["resyncs.restart(w3/0)"] = 2, 1
 		} else {

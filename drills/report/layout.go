@@ -223,7 +223,7 @@ func mark(rec *record.Record, name string) (record.Interval, bool) {
 func at(ns, zero int64) string {
 	d := float64(ns - zero)
 	switch {
-	case d == 0:
+	case math.Abs(d) < 5e4:
 		return "0 s"
 	case math.Abs(d) < 1e7:
 		return fmt.Sprintf("%+.1f ms", d/1e6)

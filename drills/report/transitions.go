@@ -13,6 +13,9 @@ import (
 // said by a worker's state already.
 var silentTexts = []string{"digest", "veto"}
 
+// flags are worker states that samples hold as 0 and 1 and that no word of the routing state repeats.
+var flags = []string{"thin"}
+
 // loudCounters are the counters of recovery: each rise is an event that someone looks for.
 var loudCounters = []string{"gaps", "replayed", "refilled", "unrecovered", "resyncs.", "restarts."}
 
@@ -47,8 +50,12 @@ func transitions(rec *record.Record) []Happening {
 		for _, key := range slices.Sorted(maps.Keys(s.Values)) {
 			was, seen := counts[key]
 			// A counter that fell began anew in another process; what it has since is told from its next rise.
-			if now := s.Values[key]; loud(key) && seen && now > was {
+			switch now := s.Values[key]; {
+			case !seen || now == was:
+			case loud(key) && now > was:
 				add("count", "%s %+g, now %g", key, now-was, now)
+			case flag(key):
+				add("worker", "%s: %s", key, map[bool]string{true: "yes", false: "no longer"}[now != 0])
 			}
 			counts[key] = s.Values[key]
 		}
@@ -82,6 +89,12 @@ func firstWords(rec *record.Record, k int, states map[string]string) string {
 func silent(key string) bool {
 	name, _, _ := strings.Cut(key, "(")
 	return slices.Contains(silentTexts, name)
+}
+
+// flag reports whether a series is a state of its own.
+func flag(key string) bool {
+	name, _, _ := strings.Cut(key, "(")
+	return slices.Contains(flags, name)
 }
 
 // loud reports whether a series is one of the counters whose rises are told.
