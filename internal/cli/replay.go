@@ -50,6 +50,7 @@ type replayOptions struct {
 	live, sim        bool
 	url, workersFile string
 	slo              string
+	published        bool
 	out              string
 	json             bool
 }
@@ -122,6 +123,7 @@ func (o *replayOptions) add(c *cobra.Command) {
 	f.StringVar(&o.url, "url", "", "base URL of a running gateway, in place of a fleet of our own")
 	f.StringVar(&o.workersFile, "workers-file", "", `with --url: JSON file {"workers": [{"id", "admin", "ranks"}]} of the engines behind it (default: those of the last `+"`fleetdrill up`"+`, if it is its gateway)`)
 	f.StringVar(&o.slo, "slo", result.DefaultSLO().String(), "what a good request keeps: TTFT, and mean gap between tokens")
+	f.BoolVar(&o.published, "published", false, "as the public replayer: raw arrivals, whole blocks, answers of at most 512 tokens, and its figures beside ours")
 	f.StringVar(&o.out, "out", "", "folder to write (default: results/replays/UTC-TRACE)")
 	f.BoolVar(&o.json, "json", false, "print the summary as JSON on standard output")
 }
@@ -143,6 +145,11 @@ func (o *replayOptions) check(c *cobra.Command) (slo result.SLO, err error) {
 	if o.plan.Hot, err = plan.ParseHotPrefix(o.hot); err != nil {
 		return slo, fmt.Errorf("--hot-prefix: %w", err)
 	}
+	if o.published {
+		if err := o.asPublished(c.Flags().Changed); err != nil {
+			return slo, err
+		}
+	}
 	if o.plan.Speed <= 0 {
 		return slo, fmt.Errorf("--speed %v: want a number above zero", o.plan.Speed)
 	}
@@ -159,6 +166,17 @@ func (o *replayOptions) check(c *cobra.Command) (slo result.SLO, err error) {
 		return slo, o.checkURL(c)
 	}
 	return slo, o.checkFleet(c)
+}
+
+// asPublished sets the plan to what the public replayer sends.
+func (o *replayOptions) asPublished(changed func(string) bool) error {
+	for _, name := range []string{"arrivals", "whole-blocks", "max-output"} {
+		if changed(name) {
+			return fmt.Errorf("--%s: --published says it already", name)
+		}
+	}
+	o.plan.Arrivals, o.plan.WholeBlocks, o.plan.MaxOutput = plan.Raw, true, plan.DefaultMaxOutput
+	return nil
 }
 
 // checkURL refuses the flags of a fleet that is not ours to start.
@@ -234,7 +252,7 @@ func (o *replayOptions) run(p *plan.Plan, slo result.SLO, stdout, stderr io.Writ
 		out, err := o.replay(ctx, p, info, lines)
 		lines.end()
 		if out != nil {
-			runs = append(runs, result.Run{Summary: result.Summarize(out.Info, out.Requests), Requests: out.Requests})
+			runs = append(runs, o.summarize(out))
 		}
 		if err != nil {
 			failed = fmt.Errorf("replaying with %s: %w", name, err)
@@ -245,6 +263,15 @@ func (o *replayOptions) run(p *plan.Plan, slo result.SLO, stdout, stderr io.Writ
 		return errors.Join(failed, err)
 	}
 	return verdict(ctx, runs, failed)
+}
+
+func (o *replayOptions) summarize(out *live.Outcome) result.Run {
+	s := result.Summarize(out.Info, out.Requests)
+	if o.published {
+		p := result.Publish(s.SLO, out.Requests)
+		s.Published = &p
+	}
+	return result.Run{Summary: s, Requests: out.Requests}
 }
 
 // names are the runs: one per policy, or the one of a gateway that has its policy already.

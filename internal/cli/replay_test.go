@@ -49,6 +49,7 @@ func TestReplayUsage(t *testing.T) {
 		{"--load-interval soon", `--load-interval "soon"`},
 		{"--load-report full", "--load-report: only with --sim"},
 		{"--event-delay 5ms", "--event-delay: only with --sim"},
+		{"--published --arrivals raw", "--arrivals: --published says it already"},
 		{"--sim --load-report all", `--load-report "all": want full or vllm`},
 		{"--sim --gateway-arg x", "--gateway-arg: not with --sim"},
 		{"one.jsonl two.jsonl", "one trace at a time"},

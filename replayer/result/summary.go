@@ -117,4 +117,6 @@ type Summary struct {
 	Credit    Credit  `json:"credit"`
 	Residue   Residue `json:"residue"`
 	Digest    string  `json:"digest"`
+	// Published are the figures by a public replayer's conventions, when they were asked for.
+	Published *Published `json:"published,omitempty"`
 }

@@ -198,7 +198,12 @@ func two() []Run {
 	for i := range other {
 		other[i].Best = -1
 	}
-	return []Run{one, {Summarize(info, other), other}}
+	runs := []Run{one, {Summarize(info, other), other}}
+	for i := range runs {
+		p := Publish(info.SLO, runs[i].Requests)
+		runs[i].Summary.Published = &p
+	}
+	return runs
 }
 
 func TestTable(t *testing.T) { golden(t, "table.txt", Text(two())) }
