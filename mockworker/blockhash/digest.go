@@ -16,6 +16,8 @@ const intDigest = 8
 type Digest struct {
 	b [maxDigest]byte
 	n uint8
+	// front puts the event integer at the digest's beginning, as SGLang has it.
+	front bool
 }
 
 // FromInt is a digest known only by its event integer, as engines before byte hashes had them. On the
@@ -33,10 +35,14 @@ func FromBytes(b []byte) Digest {
 	return d
 }
 
-// EventInt is the unsigned integer that stands for the digest in an event: its last 8 bytes, big-endian.
+// EventInt is the integer that stands for the digest in an event: its last 8 bytes, big-endian, and of an
+// SGLang page its first 8.
 func (d Digest) EventInt() uint64 {
-	if d.n < intDigest {
+	switch {
+	case d.n < intDigest:
 		return 0
+	case d.front:
+		return binary.BigEndian.Uint64(d.b[:intDigest])
 	}
 	return binary.BigEndian.Uint64(d.b[d.n-intDigest : d.n])
 }

@@ -23,6 +23,7 @@ type Hasher struct {
 	cbor  bool
 	xx    bool
 	chain bool
+	page  bool
 	none  Digest
 }
 
@@ -52,14 +53,17 @@ func New(algo, seed string) (*Hasher, error) {
 	return h, nil
 }
 
-// NoneHash is the parent of every first block.
+// NoneHash is the parent of every first block; SGLang's has no bytes.
 func (h *Hasher) NoneHash() Digest { return h.none }
 
 // Next is the hash of the block of tokens that follows parent. It does not allocate for blocks of up to
 // 256 tokens.
 func (h *Hasher) Next(parent Digest, tokens []uint32, x Extra) Digest {
-	if h.chain {
+	switch {
+	case h.chain:
 		return nextChain64(&parent, tokens, x)
+	case h.page:
+		return nextPage(&parent, tokens, x.CacheSalt)
 	}
 	if inputBound(len(tokens), x) > smallInput {
 		return h.nextLarge(&parent, tokens, x)
