@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -71,12 +72,12 @@ func AddFlags(fs *pflag.FlagSet, c *Config) {
 	fs.IntVar(&c.MaxModelLen, "max-model-len", 131_072, "prompt and output tokens of one request")
 	fs.IntVar(&c.DataParallelSize, "data-parallel-size", 1, "ranks, each with its own engine, cache and event stream")
 	fs.BoolVar(&c.EnablePrefixCaching, "enable-prefix-caching", true, "reuse cached prefixes, and announce them if events are on")
-	fs.StringVar(&c.HashAlgo, "prefix-caching-hash-algo", "sha256", "block hash: sha256, sha256_cbor, xxhash or xxhash_cbor")
+	fs.StringVar(&c.HashAlgo, "prefix-caching-hash-algo", "sha256", "block hash: sha256, sha256_cbor, xxhash or xxhash_cbor; with an SGLang wire always SGLang's")
 	fs.StringVar(&c.HashSeed, "hash-seed", "vllm-none-hash", "seed of block hashes, PYTHONHASHSEED in the engine")
 	fs.StringVar(&c.KVEventsConfig, "kv-events-config", "", "KV event publisher, as vLLM's JSON; empty = no events")
 	fs.BoolVar(&c.IntBlockHashes, "int-block-hashes", true, "hashes in events as 64-bit integers, VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES in the engine")
 	fs.IntVar(&c.ReplayHWM, "replay-hwm", 0, "replay frames waiting for one peer before further ones are lost (real engines: 1000); 0 = none is lost")
-	fs.StringVar(&c.Wire, "wire", "vllm-0.25", "engine version whose event and replay bytes are sent")
+	fs.StringVar(&c.Wire, "wire", "vllm-0.25", "engine version whose event and replay bytes are sent: "+strings.Join(wire.Names(), ", "))
 	fs.StringVar(&c.Profile, "profile", "fast", "timing profile: a built-in name or a path")
 	fs.Uint64Var(&c.Seed, "seed", 1, "seed of the output tokens")
 
@@ -198,6 +199,9 @@ func (p *plan) lookUpEngine() error {
 	hasher, err := blockhash.New(p.HashAlgo, p.HashSeed)
 	if err != nil {
 		return fmt.Errorf("--prefix-caching-hash-algo: %w", err)
+	}
+	if wire.IsSGLang(p.Wire) {
+		p.HashAlgo, hasher = "sglang", blockhash.NewSGLang()
 	}
 	or := func(flag int, f engine.Figure) int {
 		if flag != 0 {

@@ -88,8 +88,15 @@ func (w *worker) start(p *plan, i int) error {
 	return nil
 }
 
+// sglangVersion is the release that both SGLang profiles stand for; it may have been on either side of the
+// change from array to map events.
+const sglangVersion = "0.5.21"
+
 // engineVersion is the release that a wire profile stands for: vllm-0.25 is 0.25.0.
 func engineVersion(profile string) string {
+	if wire.IsSGLang(profile) {
+		return sglangVersion
+	}
 	return strings.TrimPrefix(profile, "vllm-") + ".0"
 }
 

@@ -173,7 +173,7 @@ func (e *Engine) cacheFull(q *request, full int) {
 	ev := Event{
 		Kind: Stored, Hashes: q.hashes[from:full:full], Tokens: q.tokens[from*bs : full*bs : full*bs],
 		BlockSize: bs, LoRAID: q.loraID, LoRAName: q.lora, ExtraKeys: e.keysOf(q, from, full),
-		SpecKind: KindFullAttention, Medium: MediumGPU,
+		SpecKind: KindFullAttention, Medium: MediumGPU, CacheSalt: q.salt,
 	}
 	if from > 0 {
 		ev.Parent = &q.hashes[from-1]

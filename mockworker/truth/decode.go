@@ -44,8 +44,8 @@ type decoder struct {
 	events []event
 }
 
-// batch decodes a payload: a positional array of ts, events, rank, events as maps whose key "type" comes
-// first. The result is valid until the next call.
+// batch decodes a payload: a positional array of ts, events and, but for the oldest engines, the rank. The
+// result is valid until the next call.
 func (d *decoder) batch(payload []byte) ([]event, error) {
 	d.b = payload
 	d.events = d.events[:0]
@@ -54,7 +54,7 @@ func (d *decoder) batch(payload []byte) ([]event, error) {
 		return nil, fmt.Errorf("reading the batch: %w", err)
 	}
 	if n < 2 {
-		return nil, fmt.Errorf("reading the batch: %d elements, want ts, events and rank", n)
+		return nil, fmt.Errorf("reading the batch: %d elements, want at least ts and events", n)
 	}
 	if err := d.skip(0); err != nil {
 		return nil, fmt.Errorf("reading ts: %w", err)
@@ -91,54 +91,160 @@ func (d *decoder) next() *event {
 	return e
 }
 
+// event decodes a map whose keys begin with "type", or an array that begins with the type.
 func (d *decoder) event() error {
+	e := d.next()
+	if d.peekArray() {
+		return d.arrayEvent(e)
+	}
 	fields, err := d.length(familyMap)
 	if err != nil {
 		return err
 	}
-	e := d.next()
 	for range fields {
 		key, err := d.text()
 		if err != nil {
 			return err
 		}
-		if err := d.field(e, key); err != nil {
+		if err := d.field(e, fieldOf(key)); err != nil {
 			return fmt.Errorf("field %s: %w", key, err)
 		}
 	}
 	return nil
 }
 
-func (d *decoder) field(e *event, key []byte) (err error) {
+func (d *decoder) arrayEvent(e *event) error {
+	n, err := d.length(familyArray)
+	if err != nil {
+		return err
+	}
+	if n == 0 {
+		return errors.New("an event without a type")
+	}
+	if err := d.field(e, fieldType); err != nil {
+		return fmt.Errorf("type: %w", err)
+	}
+	for i := range n - 1 {
+		f := fieldOther
+		if i < len(elements[e.kind]) {
+			f = elements[e.kind][i]
+		}
+		if err := d.field(e, f); err != nil {
+			return fmt.Errorf("element %d: %w", i+1, err)
+		}
+	}
+	return nil
+}
+
+// field is what of an event is read.
+type field uint8
+
+const (
+	fieldOther field = iota // passed over
+	fieldType
+	fieldHashes
+	fieldParent
+	fieldTokens
+	fieldBlockSize
+	fieldMedium
+	fieldSpec
+	fieldLoRA
+	fieldKeys
+	fieldSalt
+)
+
+// elements are the fields behind the type of an array event. Versions only ever added to the end.
+var elements = [...][]field{
+	kindOther: nil,
+	kindStored: {fieldHashes, fieldParent, fieldTokens, fieldBlockSize, fieldOther /* lora_id */, fieldMedium,
+		fieldLoRA, fieldKeys, fieldOther /* group_idx */, fieldSpec},
+	kindRemoved: {fieldHashes, fieldMedium},
+	kindCleared: nil,
+}
+
+func fieldOf(key []byte) field {
 	switch string(key) {
 	case "type":
+		return fieldType
+	case "block_hashes":
+		return fieldHashes
+	case "parent_block_hash":
+		return fieldParent
+	case "token_ids":
+		return fieldTokens
+	case "block_size":
+		return fieldBlockSize
+	case "medium":
+		return fieldMedium
+	case "kv_cache_spec_kind":
+		return fieldSpec
+	case "lora_name":
+		return fieldLoRA
+	case "extra_keys":
+		return fieldKeys
+	case "cache_salt":
+		return fieldSalt
+	}
+	return fieldOther
+}
+
+func (d *decoder) field(e *event, f field) (err error) {
+	switch f {
+	case fieldType:
 		var name []byte
 		name, err = d.text()
 		e.kind = kindOf(name)
-	case "block_hashes":
+	case fieldHashes:
 		e.hashes, err = d.hashes(e.hashes)
-	case "parent_block_hash":
+	case fieldParent:
 		if e.hasParent = !d.null(); e.hasParent {
 			e.parent, err = d.hash()
 		}
-	case "token_ids":
+	case fieldTokens:
 		e.tokens, err = d.tokens(e.tokens)
-	case "block_size":
+	case fieldBlockSize:
 		var n uint64
 		n, err = d.uint()
 		e.blockSize = int(min(n, 1<<20))
-	case "medium":
+	case fieldMedium:
 		e.medium, err = d.optionalText()
-	case "kv_cache_spec_kind":
+	case fieldSpec:
 		e.spec, err = d.optionalText()
-	case "lora_name":
+	case fieldLoRA:
+		if d.peekMap() {
+			return d.metadata(e)
+		}
 		e.lora, err = d.optionalText()
-	case "extra_keys":
+	case fieldKeys:
 		err = d.extraKeys(e)
+	case fieldSalt:
+		e.salt, err = d.optionalText()
 	default:
 		err = d.skip(0)
 	}
 	return err
+}
+
+// metadata reads the map that stands where vLLM has lora_name in SGLang's array events.
+func (d *decoder) metadata(e *event) error {
+	n, err := d.length(familyMap)
+	if err != nil {
+		return err
+	}
+	for range n {
+		key, err := d.text()
+		if err != nil {
+			return err
+		}
+		f := fieldOther
+		if string(key) == "cache_salt" {
+			f = fieldSalt
+		}
+		if err := d.field(e, f); err != nil {
+			return fmt.Errorf("metadata %s: %w", key, err)
+		}
+	}
+	return nil
 }
 
 func kindOf(name []byte) eventKind {

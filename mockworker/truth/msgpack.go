@@ -116,6 +116,14 @@ func (d *decoder) null() bool {
 
 func (d *decoder) peekNull() bool { return len(d.b) > 0 && d.b[0] == 0xc0 }
 
+func (d *decoder) peekArray() bool {
+	return len(d.b) > 0 && (d.b[0]&0xf0 == 0x90 || d.b[0] == 0xdc || d.b[0] == 0xdd)
+}
+
+func (d *decoder) peekMap() bool {
+	return len(d.b) > 0 && (d.b[0]&0xf0 == 0x80 || d.b[0] == 0xde || d.b[0] == 0xdf)
+}
+
 func (d *decoder) peekText() bool {
 	return len(d.b) > 0 && (d.b[0]&0xe0 == 0xa0 || d.b[0] >= 0xd9 && d.b[0] <= 0xdb)
 }
@@ -129,9 +137,9 @@ func (d *decoder) skip(depth int) error {
 		return errTruncated
 	}
 	switch c := d.b[0]; {
-	case c&0xf0 == 0x90 || c == 0xdc || c == 0xdd:
+	case d.peekArray():
 		return d.skipItems(familyArray, 1, depth)
-	case c&0xf0 == 0x80 || c == 0xde || c == 0xdf:
+	case d.peekMap():
 		return d.skipItems(familyMap, 2, depth)
 	case d.peekText():
 		_, err := d.text()
