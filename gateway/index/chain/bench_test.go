@@ -1,0 +1,257 @@
+package chain
+
+import (
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"fleetdrill/gateway/index"
+	"fleetdrill/gateway/index/maptree"
+)
+
+// The benchmarks run both indexes, so that one run compares them:
+//
+//	go test -bench . -benchtime 2s ./gateway/index/chain
+var contestants = []struct {
+	name string
+	make func() index.Index
+}{
+	{"chain", func() index.Index { return New() }},
+	{"maptree", func() index.Index { return maptree.New() }},
+}
+
+const (
+	benchHolders = 128
+	benchHead    = 64  // blocks that all chains share
+	benchDepth   = 268 // blocks of a chain
+)
+
+// benchChains are chains with one head.
+func benchChains(n int) [][]uint64 {
+	rng := rand.New(rand.NewPCG(1, 2))
+	head := make([]uint64, benchHead)
+	for i := range head {
+		head[i] = rng.Uint64()
+	}
+	out := make([][]uint64, n)
+	for i := range out {
+		out[i] = slices.Clone(head)
+		for len(out[i]) < benchDepth {
+			out[i] = append(out[i], rng.Uint64())
+		}
+	}
+	return out
+}
+
+// names are the engine hashes of a chain: one engine, one hash per chain up to the block.
+func names(chain []uint64) []uint64 {
+	out := make([]uint64, len(chain))
+	var state uint64
+	for i, c := range chain {
+		state = (state ^ c) * golden
+		out[i] = state
+	}
+	return out
+}
+
+// fill gives each holder 64 of 1024 chains, 16,384 blocks about, as an engine does: the hit is not stored.
+func fill(ix index.Index) (chains, hashes [][]uint64) {
+	chains = benchChains(1024)
+	for _, c := range chains {
+		hashes = append(hashes, names(c))
+	}
+	rng := rand.New(rand.NewPCG(3, 4))
+	for h := range index.Holder(benchHolders) {
+		for i := range 64 {
+			c := rng.IntN(len(chains))
+			if i == 0 {
+				ix.Store(h, 0, false, hashes[c], chains[c])
+			} else {
+				ix.Store(h, hashes[c][benchHead-1], true, hashes[c][benchHead:], chains[c][benchHead:])
+			}
+		}
+	}
+	return chains, hashes
+}
+
+// BenchmarkStoreRemove evicts a chain's own blocks, last first, and stores those of another. A block op is
+// one stored or removed block.
+func BenchmarkStoreRemove(b *testing.B) {
+	for _, c := range contestants {
+		b.Run(c.name, func(b *testing.B) {
+			ix := c.make()
+			chains, hashes := fill(ix)
+			scratch := make([]uint64, benchDepth-benchHead)
+			i, ops := 0, 0
+			for b.Loop() {
+				h := index.Holder(i % benchHolders)
+				out, in := i/benchHolders%len(chains), (i/benchHolders+500)%len(chains)
+				copy(scratch, hashes[out][benchHead:])
+				slices.Reverse(scratch)
+				ix.Remove(h, scratch)
+				ix.Store(h, hashes[in][benchHead-1], true, hashes[in][benchHead:], chains[in][benchHead:])
+				ops += 2 * len(scratch)
+				i++
+			}
+			b.ReportMetric(float64(ops)/b.Elapsed().Seconds()/1e6, "Mblockops/s")
+		})
+	}
+}
+
+// BenchmarkDecode appends blocks one by one to a chain and evicts them again, as answers do.
+func BenchmarkDecode(b *testing.B) {
+	for _, c := range contestants {
+		b.Run(c.name, func(b *testing.B) {
+			ix := c.make()
+			chains, hashes := fill(ix)
+			i := uint64(0)
+			const blocks = 16
+			for b.Loop() {
+				h := index.Holder(i % benchHolders)
+				parent := hashes[int(i)%len(chains)][benchHead-1]
+				var own [blocks]uint64
+				for k := range uint64(blocks) {
+					own[blocks-1-k] = (i*blocks + k + 1) * golden
+					ix.Store(h, parent, true, own[blocks-1-k:blocks-k], []uint64{(i*blocks + k + 7) * golden})
+					parent = own[blocks-1-k]
+				}
+				ix.Remove(h, own[:])
+				i++
+			}
+			b.ReportMetric(float64(b.N)*2*blocks/b.Elapsed().Seconds()/1e6, "Mblockops/s")
+		})
+	}
+}
+
+// BenchmarkLookup looks chains up whose first 64 blocks every holder has.
+func BenchmarkLookup(b *testing.B) {
+	for _, c := range contestants {
+		b.Run(c.name, func(b *testing.B) {
+			ix := c.make()
+			chains, _ := fill(ix)
+			lookups(b, ix, chains)
+		})
+	}
+}
+
+// BenchmarkLookupBesideWriter is the same while one goroutine evicts and stores without a pause.
+func BenchmarkLookupBesideWriter(b *testing.B) {
+	for _, c := range contestants {
+		b.Run(c.name, func(b *testing.B) {
+			ix := c.make()
+			chains, hashes := fill(ix)
+			stop, done := make(chan struct{}), make(chan struct{})
+			go func() {
+				defer close(done)
+				rng := rand.New(rand.NewPCG(7, 7))
+				scratch := make([]uint64, benchDepth)
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					h, n := index.Holder(rng.IntN(benchHolders)), rng.IntN(len(chains))
+					ix.Remove(h, append(scratch[:0], hashes[n][benchHead:]...))
+					ix.Store(h, hashes[n][benchHead-1], true, hashes[n][benchHead:], chains[n][benchHead:])
+				}
+			}()
+			lookups(b, ix, chains)
+			close(stop)
+			<-done
+		})
+	}
+}
+
+// BenchmarkLookupDeep looks up one chain of 512 blocks that all holders have to different depths.
+func BenchmarkLookupDeep(b *testing.B) {
+	for _, c := range contestants {
+		b.Run(c.name, func(b *testing.B) {
+			ix := c.make()
+			chain := make([]uint64, 512)
+			for i := range chain {
+				chain[i] = uint64(i+1) * golden
+			}
+			for h := range index.Holder(benchHolders) {
+				n := len(chain) - 2*int(h)
+				ix.Store(h, 0, false, names(chain)[:n], chain[:n])
+			}
+			lookups(b, ix, [][]uint64{chain})
+		})
+	}
+}
+
+func lookups(b *testing.B, ix index.Index, chains [][]uint64) {
+	var scores index.Scores
+	times := make([]time.Duration, 0, 1<<20)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	b.ReportAllocs()
+	i := 0
+	for b.Loop() {
+		start := time.Now()
+		scores = ix.Lookup(chains[i%len(chains)], scores)
+		if len(times) < cap(times) {
+			times = append(times, time.Since(start))
+		}
+		i++
+	}
+	runtime.ReadMemStats(&after)
+	slices.Sort(times)
+	b.ReportMetric(float64(times[len(times)/2].Nanoseconds()), "p50-ns")
+	b.ReportMetric(float64(times[len(times)*99/100].Nanoseconds()), "p99-ns")
+	b.ReportMetric(float64(after.NumGC-before.NumGC), "gc-cycles")
+}
+
+// BenchmarkMemory fills an index and reports heap bytes per membership, with many and with one holder per
+// chain, and how long a garbage collection takes with it.
+func BenchmarkMemory(b *testing.B) {
+	shapes := []struct {
+		name    string
+		holders int
+	}{{"128-per-chain", 128}, {"1-per-chain", 1}}
+	for _, shape := range shapes {
+		for _, c := range contestants {
+			b.Run(shape.name+"/"+c.name, func(b *testing.B) {
+				for b.Loop() {
+					memory(b, c.make, shape.holders)
+				}
+			})
+		}
+	}
+}
+
+func memory(b *testing.B, make func() index.Index, holders int) {
+	const blocks = 1 << 20 // memberships
+	rng := rand.New(rand.NewPCG(1, 1))
+	before := heap()
+	ix := make()
+	chain, n := [256]uint64{}, 0
+	for n < blocks {
+		for i := range chain {
+			chain[i] = rng.Uint64()
+		}
+		for h := range index.Holder(holders) {
+			if holders == 1 {
+				h = index.Holder(n / len(chain) % benchHolders)
+			}
+			ix.Store(h, 0, false, names(chain[:]), chain[:])
+			n += len(chain)
+		}
+	}
+	used := heap() - before
+	start := time.Now()
+	runtime.GC()
+	b.ReportMetric(float64(time.Since(start).Microseconds()), "gc-us")
+	b.ReportMetric(float64(used)/float64(n), "B/membership")
+	runtime.KeepAlive(ix)
+}
+
+func heap() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}

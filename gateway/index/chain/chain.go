@@ -1,0 +1,208 @@
+package chain
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"fleetdrill/gateway/index"
+)
+
+// Index is the chain index. Make it with New. Holder ids must be below 65,536: they are dense, and a run
+// counts its holders in 16 bits.
+type Index struct {
+	arena *arena
+	runs  *runs
+	nodes atomic.Int64
+
+	// mu is held by whoever changes runs or the arena. A holder's own lock is taken first.
+	mu sync.Mutex
+	// opened lists the runs whose version is odd, under mu.
+	opened []uint32
+
+	// holders is indexed by id, nil for an id that is not known; replaced whole under holdersMu.
+	holders   atomic.Pointer[[]*holder]
+	holdersMu sync.Mutex
+}
+
+// holder is one holder's side: which engine hash names which place.
+type holder struct {
+	mu     sync.Mutex
+	places places
+	// twins counts, per place, the names beyond the first; a place with one name has no entry.
+	twins map[place]uint32
+	// taken and steps are scratch: the places that an event takes names from, and the way of a store.
+	taken []place
+	steps []step
+}
+
+var _ index.Index = (*Index)(nil)
+
+// New returns an empty index.
+func New() *Index {
+	x := &Index{arena: newArena(), runs: newRuns()}
+	x.holders.Store(&[]*holder{})
+	return x
+}
+
+// Remove implements index.Index.
+func (x *Index) Remove(h index.Holder, hashes []uint64) (removed, unknown int) {
+	s := x.known(h)
+	if s == nil {
+		return 0, len(hashes)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	taken := s.taken[:0]
+	for i, hash := range hashes {
+		at := s.places.take(hash)
+		if at == 0 {
+			continue
+		}
+		hashes[removed], hashes[i] = hash, hashes[removed]
+		removed++
+		taken = append(taken, at)
+	}
+	s.taken = taken
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.unname(h, s, taken)
+	x.close()
+	return removed, len(hashes) - removed
+}
+
+// Clear implements index.Index. Runs go in the order of their positions, each in a step of its own: a
+// reader sees all of the holder's chain or, once its first block is gone, none of it, and never waits for
+// the whole of a large holder.
+func (x *Index) Clear(h index.Holder) {
+	s := x.known(h)
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range x.runsOf(s) {
+		x.mu.Lock()
+		x.open(id)
+		r := x.runs.at(id)
+		x.setLead(r, h, x.holding(r, h), 0)
+		x.settle(id)
+		x.close()
+		x.mu.Unlock()
+	}
+	clear(s.places.slots)
+	s.places.n = 0
+	s.twins = nil
+}
+
+// runsOf lists the runs that s has blocks of, by position.
+func (x *Index) runsOf(s *holder) []uint32 {
+	var ids []uint32
+	for _, slot := range s.places.slots {
+		if id := slot.at.run(); id != 0 && (len(ids) == 0 || ids[len(ids)-1] != id) {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
+	slices.SortFunc(ids, func(a, b uint32) int { return int(x.runs.at(a).start) - int(x.runs.at(b).start) })
+	return ids
+}
+
+// Drop implements index.Index.
+func (x *Index) Drop(h index.Holder) {
+	x.Clear(h)
+	x.holdersMu.Lock()
+	defer x.holdersMu.Unlock()
+	list := slices.Clone(*x.holders.Load())
+	if int(h) < len(list) {
+		list[h] = nil
+		x.holders.Store(&list)
+	}
+}
+
+// Count implements index.Index.
+func (x *Index) Count(h index.Holder) int {
+	s := x.known(h)
+	if s == nil {
+		return 0
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.places.n
+}
+
+// Stats implements index.Index.
+func (x *Index) Stats() index.Stats {
+	out := index.Stats{Nodes: x.nodes.Load()}
+	for h, s := range *x.holders.Load() {
+		if s != nil {
+			out.Holders++
+			out.Memberships += int64(x.Count(index.Holder(h)))
+		}
+	}
+	return out
+}
+
+// Each implements index.Index. Only this holder is locked.
+func (x *Index) Each(h index.Holder, fn func(index.Membership) bool) {
+	s := x.known(h)
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, slot := range s.places.slots {
+		if slot.at == 0 {
+			continue
+		}
+		r := x.runs.at(slot.at.run())
+		m := index.Membership{Hash: slot.hash, Position: int(r.start + slot.at.offset()), Content: x.contentAt(r, slot.at.offset())}
+		if !fn(m) {
+			return
+		}
+	}
+}
+
+// contentAt reads one content hash of a run that the caller's holder keeps alive, but that another may be
+// moving to a larger array.
+func (x *Index) contentAt(r *run, offset uint32) uint64 {
+	version := r.version.Load()
+	ref, n, _ := r.content.load()
+	if version&1 == 0 {
+		if content := atomic.LoadUint64(&x.arena.view(ref, n)[offset]); r.version.Load() == version {
+			return content
+		}
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	ref, n, _ = r.content.load()
+	return atomic.LoadUint64(&x.arena.view(ref, n)[offset])
+}
+
+// known is the record of h, nil if there is none.
+func (x *Index) known(h index.Holder) *holder {
+	list := *x.holders.Load()
+	if int(h) >= len(list) {
+		return nil
+	}
+	return list[h]
+}
+
+// holder is the record of h, made on first use.
+func (x *Index) holder(h index.Holder) *holder {
+	if s := x.known(h); s != nil {
+		return s
+	}
+	x.holdersMu.Lock()
+	defer x.holdersMu.Unlock()
+	list := slices.Clone(*x.holders.Load())
+	for int(h) >= len(list) {
+		list = append(list, nil)
+	}
+	if list[h] == nil {
+		list[h] = &holder{}
+		x.holders.Store(&list)
+	}
+	return list[h]
+}

@@ -1,0 +1,16 @@
+package chain
+
+import (
+	"testing"
+
+	"fleetdrill/gateway/index"
+	"fleetdrill/gateway/index/indextest"
+)
+
+func TestEqualsTheReference(t *testing.T) {
+	indextest.Index(t, func() index.Index { return New() })
+}
+
+func TestEqualsTheReferenceWithCopies(t *testing.T) {
+	indextest.Residency(t, func() index.Index { return New() })
+}

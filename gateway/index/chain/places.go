@@ -1,0 +1,99 @@
+package chain
+
+import "math/bits"
+
+// places maps the engine hashes of one holder to places: open addressing with linear probing. It grows by
+// half, not by doubling, because it is most of what a membership costs: 16 bytes at a load of 1/2 to 3/4.
+type places struct {
+	slots []slot
+	n     int
+}
+
+// slot is vacant when its place is 0.
+type slot struct {
+	hash uint64
+	at   place
+}
+
+// home is where the probing for a hash begins: the high half of a product scales it to any table length.
+func (p *places) home(hash uint64) int {
+	hi, _ := bits.Mul64(hash*golden, uint64(len(p.slots)))
+	return int(hi)
+}
+
+// find is the index of hash's slot, or of the vacant slot that it would take.
+func (p *places) find(hash uint64) int {
+	slots := p.slots
+	i := p.home(hash)
+	for slots[i].at != 0 && slots[i].hash != hash {
+		if i++; i == len(slots) {
+			i = 0
+		}
+	}
+	return i
+}
+
+// get is the place of hash, 0 if it has none.
+func (p *places) get(hash uint64) place {
+	if p.n == 0 {
+		return 0
+	}
+	return p.slots[p.find(hash)].at
+}
+
+// put sets the place of hash and returns the one before, 0 if it had none. There is room: see reserve.
+func (p *places) put(hash uint64, at place) place {
+	s := &p.slots[p.find(hash)]
+	old := s.at
+	if old == 0 {
+		s.hash = hash
+		p.n++
+	}
+	s.at = at
+	return old
+}
+
+// reserve makes room for n more hashes.
+func (p *places) reserve(n int) {
+	if (p.n+n)*4 <= len(p.slots)*3 {
+		return
+	}
+	old := p.slots
+	p.slots = make([]slot, max(16, len(old)*3/2, (p.n+n)*3/2))
+	for _, s := range old {
+		if s.at != 0 {
+			p.slots[p.find(s.hash)] = s
+		}
+	}
+}
+
+// take removes hash and returns its place, 0 if it had none. Slots behind it shift back, so that hashes
+// that came and went leave nothing.
+func (p *places) take(hash uint64) place {
+	if p.n == 0 {
+		return 0
+	}
+	hole := p.find(hash)
+	at := p.slots[hole].at
+	if at == 0 {
+		return 0
+	}
+	n := len(p.slots)
+	for i := hole + 1; ; i++ {
+		if i == n {
+			i = 0
+		}
+		s := p.slots[i]
+		if s.at == 0 {
+			break
+		}
+		// An entry may move back to the hole unless its probing begins behind the hole.
+		if home := p.home(s.hash); (i-home+n)%n >= (i-hole+n)%n {
+			p.slots[hole] = s
+			hole = i
+		}
+	}
+	p.slots[hole] = slot{}
+	p.n--
+	return at
+}
