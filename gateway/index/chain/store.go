@@ -33,16 +33,19 @@ func (x *Index) Store(h index.Holder, parent uint64, hasParent bool, hashes, con
 		return index.StoreResult{}
 	}
 	s.places.reserve(len(hashes))
-	if len(hashes) <= maxRun && s.places.none(hashes) {
+	if len(hashes) <= maxRun && s.none(hashes) {
 		return x.storeNew(h, s, under, hashes, contents)
 	}
 	return x.storeAny(h, s, under, hashes, contents)
 }
 
 // none reports that no hash has a place.
-func (p *places) none(hashes []uint64) bool {
-	for _, hash := range hashes {
-		if p.slots[p.find(hash)].at != 0 {
+func (s *holder) none(hashes []uint64) bool {
+	for i, hash := range hashes {
+		if i%batch == 0 {
+			s.warmed ^= s.places.warm(hashes[i:min(i+batch, len(hashes))])
+		}
+		if s.places.slots[s.places.find(hash)].at != 0 {
 			return false
 		}
 	}
