@@ -11,12 +11,13 @@ import (
 	"strings"
 	"time"
 
+	"fleetdrill/gateway/index/kinds"
 	"fleetdrill/gateway/policy"
 	"fleetdrill/internal/contract"
 )
 
-// KVIndexMapTree names the index kept by gateway/index/maptree.
-const KVIndexMapTree = "maptree"
+// KVIndexMapTree names the plain index, kept by gateway/index/maptree.
+const KVIndexMapTree = kinds.MapTree
 
 // Config is everything a gateway is started with. DefaultConfig fills it with the documented defaults;
 // durations of zero mean what their comment says.
@@ -30,6 +31,7 @@ type Config struct {
 	// Workers are registered at start; more come by POST /workers.
 	Workers []contract.WorkerSpec
 	Policy  string
+	// KVIndex names the index of cached blocks: one of kinds.Help.
 	KVIndex string
 	// Retries bounds the further attempts of one request, each on another worker.
 	Retries int
@@ -65,7 +67,7 @@ func DefaultConfig() Config {
 	return Config{
 		Host:                "127.0.0.1",
 		Policy:              policy.CacheAware,
-		KVIndex:             KVIndexMapTree,
+		KVIndex:             kinds.Default,
 		Retries:             2,
 		WorkerStall:         2 * time.Second,
 		WorkerWedge:         3 * time.Second,
@@ -86,8 +88,8 @@ func (c *Config) Validate() error {
 	if !slices.Contains(policy.Names, c.Policy) {
 		bad("policy %q is not one of %s", c.Policy, strings.Join(policy.Names, ", "))
 	}
-	if c.KVIndex != KVIndexMapTree {
-		bad("kv index %q is not one of %s", c.KVIndex, KVIndexMapTree)
+	if _, err := kinds.New(c.KVIndex); err != nil {
+		errs = append(errs, err)
 	}
 	if c.Retries < 0 {
 		bad("retries %d is negative", c.Retries)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"fleetdrill/gateway/index/kinds"
 	"fleetdrill/gateway/policy"
 	"fleetdrill/internal/contract"
 )
@@ -18,7 +19,7 @@ func AddFlags(fs *pflag.FlagSet, c *Config) {
 	fs.StringVar(&c.AdminToken, "admin-token", c.AdminToken, "bearer token of the admin port; required off loopback")
 	fs.Var(&workersValue{&c.Workers}, "worker", "a worker, repeatable: id=w1,url=http://127.0.0.1:8000,events=tcp://127.0.0.1:5557,replay=tcp://127.0.0.1:5558,ranks=1,block_size=16")
 	fs.StringVar(&c.Policy, "policy", c.Policy, "placement policy: "+strings.Join(policy.Names, ", "))
-	fs.StringVar(&c.KVIndex, "kv-index", c.KVIndex, "index of cached blocks: "+KVIndexMapTree)
+	fs.StringVar(&c.KVIndex, "kv-index", c.KVIndex, "index of cached blocks: "+kinds.Help)
 	fs.IntVar(&c.Retries, "retries", c.Retries, "further attempts of a request before its first byte, each on another worker")
 	fs.Var(&secondsValue{&c.WorkerStall}, "worker-stall-secs", "seconds without any answer after which a worker counts as partitioned")
 	fs.Var(&secondsValue{&c.WorkerWedge}, "worker-wedge-secs", "seconds without progress, with work outstanding, after which a worker counts as wedged (0 = never)")

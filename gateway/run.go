@@ -15,7 +15,7 @@ import (
 
 	"fleetdrill/gateway/fleet"
 	"fleetdrill/gateway/index"
-	"fleetdrill/gateway/index/maptree"
+	"fleetdrill/gateway/index/kinds"
 	"fleetdrill/gateway/policy"
 	"fleetdrill/gateway/proxy"
 	"fleetdrill/gateway/recovery"
@@ -68,7 +68,10 @@ func assemble(c Config) (*gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	ix := maptree.New()
+	ix, err := kinds.New(c.KVIndex)
+	if err != nil {
+		return nil, err
+	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	f := fleet.New(fleet.Options{Timing: timing(c), Picker: picker, Subscribe: subscriber(ix, c.Log), Log: c.Log})

@@ -1,0 +1,6 @@
+// Package kinds names the indexes that a gateway can be started with, and makes them.
+//
+// It holds no index: those are the packages beside it.
+//
+// The one idea to know: all of them give the same answers, so a name decides speed and memory only.
+package kinds

@@ -1,0 +1,43 @@
+package kinds
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"fleetdrill/gateway/index"
+	"fleetdrill/gateway/index/chain"
+	"fleetdrill/gateway/index/maptree"
+	"fleetdrill/gateway/index/sharded"
+)
+
+// Names of the indexes; Default is the one used when none is named.
+const (
+	Chain   = "chain"
+	MapTree = "maptree"
+	// Run is another name of Chain.
+	Run     = "run"
+	Default = Chain
+
+	shardedPrefix = "sharded:"
+	maxShards     = 64
+)
+
+// Help lists what New accepts, for flags and errors.
+const Help = "chain (or run), maptree, sharded:N (N chains, 1 to 64)"
+
+// New makes the index of that name. An unknown name is an error that lists the known ones.
+func New(name string) (index.Index, error) {
+	switch name {
+	case Chain, Run:
+		return chain.New(), nil
+	case MapTree:
+		return maptree.New(), nil
+	}
+	if count, ok := strings.CutPrefix(name, shardedPrefix); ok {
+		if n, err := strconv.Atoi(count); err == nil && n >= 1 && n <= maxShards {
+			return sharded.New(n, func() index.Index { return chain.New() }), nil
+		}
+	}
+	return nil, fmt.Errorf("kv index %q is not one of %s", name, Help)
+}

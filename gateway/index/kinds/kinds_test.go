@@ -1,0 +1,25 @@
+package kinds
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestNew(t *testing.T) {
+	for _, name := range []string{Default, Chain, Run, MapTree, "sharded:1", "sharded:64"} {
+		ix, err := New(name)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		ix.Store(2, 0, false, []uint64{1}, []uint64{10})
+		if got := ix.Lookup([]uint64{10}, nil); len(got) != 3 || got[2] != 1 {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	for _, name := range []string{"", "tree", "sharded:", "sharded:0", "sharded:65", "sharded:x"} {
+		if _, err := New(name); err == nil || !strings.Contains(err.Error(), "chain") {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
