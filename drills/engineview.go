@@ -17,7 +17,8 @@ const readTimeout = 2 * time.Second
 // nobody else: its samples have no truth until it does.
 type engineView struct {
 	worker *lab.Worker
-	ranks  []announced // of the reading that is out
+	line   *lab.Line   // of the reading that is out, as are the ranks
+	ranks  []announced // by rank
 
 	mu   sync.Mutex // guards all below
 	busy bool
@@ -27,10 +28,15 @@ type engineView struct {
 
 // engineReading is one engine at one sample.
 type engineReading struct {
-	truth contract.Truth
+	truth lab.Glance
 	// at holds for each rank what it had announced at the gateway's sequence number; nil when that is
 	// not known.
 	at []*contract.TruthDigest
+}
+
+func newEngineView(w *lab.Worker) (*engineView, error) {
+	line, err := lab.NewLine(w.Admin)
+	return &engineView{worker: w, line: line, k: -1}, err
 }
 
 // begin reserves the view for a reading; false while the last one is still out.
@@ -49,7 +55,7 @@ func (v *engineView) begin() bool {
 func (v *engineView) read(ctx context.Context, k int, gateway []int64) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	truth, err := v.worker.Admin.Truth(ctx)
+	truth, err := v.line.Glance(ctx)
 	e := engineReading{truth: truth}
 	if err == nil {
 		e.at, err = v.atGateway(ctx, truth, gateway)
@@ -64,7 +70,7 @@ func (v *engineView) read(ctx context.Context, k int, gateway []int64) {
 
 // atGateway looks up what each rank had announced when the gateway's number was its next. Most of the
 // time the two are at the same number and the truth has said it.
-func (v *engineView) atGateway(ctx context.Context, t contract.Truth, gateway []int64) ([]*contract.TruthDigest, error) {
+func (v *engineView) atGateway(ctx context.Context, t lab.Glance, gateway []int64) ([]*contract.TruthDigest, error) {
 	if len(v.ranks) != len(t.Ranks) {
 		v.ranks = make([]announced, len(t.Ranks))
 	}

@@ -5,6 +5,7 @@ import (
 
 	"fleetdrill/drills/predicate"
 	"fleetdrill/internal/contract"
+	"fleetdrill/internal/lab"
 )
 
 // key names a series of one worker as samples do: routable(w3).
@@ -52,7 +53,7 @@ func fold(r reading) (values map[string]float64, text map[string]string, absent 
 	return v, t, absent
 }
 
-func foldTruth(v map[string]float64, w string, t contract.Truth) {
+func foldTruth(v map[string]float64, w string, t lab.Glance) {
 	var running, waiting int64
 	for _, r := range t.Ranks {
 		running += int64(r.Running)

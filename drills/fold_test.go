@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"fleetdrill/internal/contract"
+	"fleetdrill/internal/lab"
 )
 
 // twoWorkers is a reading of a fleet of two: w1 is well and equal, w2 is vetoed.
@@ -23,7 +24,7 @@ func twoWorkers() reading {
 		},
 		engines: map[string]engineReading{"w1": {
 			// The engine is at batch 9 already; the gateway is compared with what was announced before 7.
-			truth: contract.Truth{Epoch: 3, Ranks: []contract.TruthRank{{NextSeq: 9, AnnouncedBlocks: 104, Digest: 8, Running: 2}}},
+			truth: lab.Glance{Epoch: 3, Ranks: []lab.GlanceRank{{NextSeq: 9, AnnouncedBlocks: 104, Digest: 8, Running: 2}}},
 			at:    []*contract.TruthDigest{{Seq: 6, Blocks: 100, Digest: 5}},
 		}},
 		links: map[string]linkCounts{"w1": {attempts: 5, probes: 30}},

@@ -139,7 +139,9 @@ func (r *run) observe(ctx context.Context) (rec *record.Record, err error) {
 	if err := r.boot(ctx); err != nil {
 		return r.record(), r.asInterrupt(ctx, err)
 	}
-	r.sampler = startSampler(ctx, r.s.Observe.Period, r.fleet, r.gateway, r.log)
+	if r.sampler, err = startSampler(ctx, r.s.Observe.Period, r.fleet, r.gateway, r.log); err != nil {
+		return r.record(), err
+	}
 	defer r.sampler.stop()
 	r.deadlineNs = clock.MonoNs() + int64(r.budget())
 	if r.loads, err = r.startLoads(ctx); err == nil {

@@ -24,7 +24,7 @@ const processEvery = 10
 type sampler struct {
 	period  time.Duration
 	fleet   *lab.Fleet
-	gateway *lab.Gateway
+	gateway *lab.Line
 	log     *slog.Logger
 	memory  []procHandle
 	engines []*engineView
@@ -45,17 +45,26 @@ type procHandle struct {
 	proc *process.Process
 }
 
-func startSampler(ctx context.Context, period time.Duration, f *lab.Fleet, g *lab.Gateway, log *slog.Logger) *sampler {
+func startSampler(ctx context.Context, period time.Duration, f *lab.Fleet, g *lab.Gateway, log *slog.Logger) (*sampler, error) {
+	line, err := lab.NewLine(g.Admin)
+	if err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithCancel(ctx)
-	s := &sampler{period: period, fleet: f, gateway: g, log: log, owned: map[string]bool{},
+	s := &sampler{period: period, fleet: f, gateway: line, log: log, owned: map[string]bool{},
 		fresh: make(chan struct{}), cancel: cancel, done: make(chan struct{})}
 	s.watchMemory("gateway_rss", g.Child.ID().PID)
 	for _, w := range f.Workers {
 		s.watchMemory(key("worker_rss", w.ID), w.Child.ID().PID)
-		s.engines = append(s.engines, &engineView{worker: w, k: -1})
+		v, err := newEngineView(w)
+		if err != nil {
+			cancel()
+			return nil, err
+		}
+		s.engines = append(s.engines, v)
 	}
 	go s.run(ctx)
-	return s
+	return s, nil
 }
 
 func (s *sampler) watchMemory(key string, pid int) {
@@ -73,6 +82,10 @@ func (s *sampler) stop() {
 	s.cancel()
 	<-s.done
 	s.reads.Wait()
+	s.gateway.Close()
+	for _, v := range s.engines {
+		v.line.Close()
+	}
 }
 
 // own says whether a worker's truth belongs to a fault: its series are then absent rather than
@@ -149,7 +162,7 @@ func (s *sampler) take(ctx context.Context, k int, due int64) record.Sample {
 	out.LagNs = out.SentNs - due
 	r := reading{links: map[string]linkCounts{}, owned: s.ownedNow()}
 	stateCtx, cancel := context.WithTimeout(ctx, 2*s.period)
-	state, err := s.gateway.Admin.RoutingState(stateCtx)
+	state, err := s.gateway.RoutingState(stateCtx)
 	cancel()
 	out.ReceivedNs = clock.MonoNs()
 	if err == nil {
