@@ -1,6 +1,9 @@
 package live
 
 import (
+	"cmp"
+	"slices"
+
 	"fleetdrill/internal/contract"
 	"fleetdrill/internal/tokens"
 	"fleetdrill/oracle"
@@ -81,18 +84,30 @@ func joinOne(q *plan.Request, startNs int64, c *load.Record, log serveLog) resul
 	return r
 }
 
-// modelCaches fills in what one pool as large as the fleet's and one that never evicts would have reused,
-// fed in the order in which requests were due.
+// modelCaches fills in what one pool as large as the fleet's and one that never evicts would have reused, fed
+// in the order in which requests arrived: on a slow machine two that are due together may change places.
 func modelCaches(p *plan.Plan, out []result.Request, blockSize, fleetBlocks int) {
 	pool, unbounded := oracle.NewPooled(fleetBlocks), oracle.Unbounded{}
 	var chain []uint64
 	var ids []uint32
-	for i := range out {
+	for _, i := range arrivalOrder(out) {
 		ids = p.Requests[i].Tokens(ids[:0])
 		chain = tokens.AppendChain(chain[:0], ids, blockSize, 0)
 		out[i].Pooled = oracle.Tokens(pool.Serve(chain), blockSize, len(ids))
 		out[i].Unbounded = oracle.Tokens(unbounded.Serve(chain), blockSize, len(ids))
 	}
+}
+
+// arrivalOrder is the requests' places by arrival at their engines; one that never arrived counts when it was
+// due.
+func arrivalOrder(out []result.Request) []int {
+	order := make([]int, len(out))
+	for i := range order {
+		order[i] = i
+	}
+	at := func(i int) int64 { return out[i].ScheduledNs + max(0, out[i].PlacedNs) }
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(at(a), at(b)) })
+	return order
 }
 
 // bestHolders fills in what the fleet held at every placement. workers name the holders in order, a worker

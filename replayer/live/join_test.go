@@ -123,6 +123,15 @@ func TestBestHoldersAndModelCaches(t *testing.T) {
 	}
 }
 
+func TestModelCachesFollowArrivals(t *testing.T) {
+	p := planned(t, 600, 600)
+	out := []result.Request{{ScheduledNs: 0, PlacedNs: 2e9}, {ScheduledNs: 1e9, PlacedNs: 5}}
+	modelCaches(p, out, 16, 1000)
+	if out[0].Unbounded != 592 || out[1].Unbounded != 0 || out[0].Pooled != 592 || out[1].Pooled != 0 {
+		t.Errorf("%+v: the second arrived first", out)
+	}
+}
+
 func TestProgressIsOverWhatEnded(t *testing.T) {
 	m := newMeter(10)
 	ok := load.Record{Outcome: load.OutcomeOK, ScheduledNs: 0, FirstNs: 50e6, Cached: 30, PromptTokens: 100}
