@@ -206,6 +206,48 @@ func TestNothingInjectedNothingConfirmed(t *testing.T) {
 	b.awaitClean()
 }
 
+// TestEveryFault injects each kind that heals into real workers: it is confirmed, in force for its time,
+// and healed. Without the injection each kind's own eyes must see that nothing happened.
+func TestEveryFault(t *testing.T) {
+	const at = `id: f, target: w1, at: steady.end`
+	for _, c := range []struct{ name, step string }{
+		{"stop", `{fault: stop, ` + at + `, for: 1s}`},
+		{"pause", `{fault: pause, ` + at + `, for: 1s, confirm: {within: 2s}}`},
+		{"wedge", `{fault: wedge, ` + at + `, heal: {when: not routable(f.target), timeout: 20s}, confirm: {within: 2s}}`},
+		{"partition", `{fault: partition, link: all, ` + at + `, for: 1s, confirm: {within: 2s}}`},
+		{"events", `{fault: partition, link: events, ` + at + `, for: 1s, confirm: {within: 2s}}`},
+		{"drop-keep", `{fault: drop_batches, count: 3, ` + at + `, confirm: {within: 1500ms}}`},
+		{"drop-lose", `{fault: drop_batches, count: 3, replay: lose, ` + at + `, confirm: {within: 1500ms}}`},
+		{"restart-keep", `{fault: restart_publisher, cache: keep, ` + at + `, confirm: {within: 1500ms}}`},
+		{"restart-rebind", `{fault: restart_publisher, cache: empty, socket: rebind, ` + at + `, confirm: {within: 1500ms}}`},
+		{"restart-ahead", `{fault: restart_publisher, ahead: 500, socket: rebind, ` + at + `, confirm: {within: 1500ms}}`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			path := b.scenario(c.name, c.step)
+			if code, _, stderr := b.run("drill", "run", path, "--out", b.out); !slices.Contains(settled, code) {
+				t.Errorf("exit code %d\n%s", code, stderr)
+			}
+			faults, marks := b.runFile(c.name, "faults.jsonl"), b.runFile(c.name, "marks.jsonl")
+			if !strings.Contains(faults, `"confirmed":true`) || strings.Contains(faults, `"error"`) {
+				t.Errorf("faults: %s", faults)
+			}
+			if !strings.Contains(marks, `"f.effective"`) || !strings.Contains(marks, `"f.healed"`) {
+				t.Errorf("marks:\n%s", marks)
+			}
+			if code, _, stderr := b.run("drill", "run", path, "--out", b.out, "--no-fault"); code != exitInvalid {
+				t.Errorf("without the fault: exit code %d, want %d\n%s", code, exitInvalid, stderr)
+			}
+			faults = b.runFile(c.name, "faults.jsonl")
+			if !strings.Contains(faults, `"confirmed":false`) || !strings.Contains(faults, `"error":"confirming`) || strings.Contains(faults, "although nothing was injected") {
+				t.Errorf("without the fault: %s", faults)
+			}
+			b.awaitClean()
+		})
+	}
+}
+
 // interrupt starts a drill, waits for a line and sends signals.
 func (b *bench) interrupt(path, line string, signals ...os.Signal) (code int) {
 	b.t.Helper()
