@@ -104,7 +104,7 @@ func NewPlan(s *scenario.Scenario, seed uint64, gatewayArgs []string, timings Ti
 		p.Loads = append(p.Loads, planned)
 	}
 	for _, step := range s.Timeline {
-		planned, err := planStep(step, s.Fleet.Workers, seed)
+		planned, err := planStep(step, s.Fleet.Workers, seed, s.Budget.Fault)
 		if err != nil {
 			return nil, err
 		}
@@ -144,12 +144,15 @@ func planLoad(s *scenario.Scenario, l scenario.Load, seed uint64, timings Timing
 	return out, nil
 }
 
-func planStep(step scenario.Step, workers int, seed uint64) (PlannedStep, error) {
+func planStep(step scenario.Step, workers int, seed uint64, longest time.Duration) (PlannedStep, error) {
 	if w := step.Wait; w != nil {
 		return PlannedStep{ID: w.ID, Kind: "wait", Until: w.Until.String(), Marks: []string{w.ID + ".start", w.ID + ".end"}, wait: w}, nil
 	}
 	f := step.Fault
 	kind, err := kindOf(f.Kind)
+	if err == nil {
+		err = withinBudget(f, longest)
+	}
 	if err != nil {
 		return PlannedStep{}, err
 	}
@@ -172,6 +175,17 @@ func planStep(step scenario.Step, workers int, seed uint64) (PlannedStep, error)
 		p.Marks = append(p.Marks, f.ID+".healed")
 	}
 	return p, nil
+}
+
+// withinBudget refuses a fault that may be in force for longer than the scenario's budget; 0 is no bound.
+func withinBudget(f *scenario.Fault, longest time.Duration) error {
+	if longest == 0 || f.Heal == nil {
+		return nil
+	}
+	if length := max(f.Heal.After, f.Heal.Timeout); length > longest {
+		return fmt.Errorf("fault %s may last %v, longer than its budget of %v", f.ID, length, longest)
+	}
+	return nil
 }
 
 // paramText is a fault's own parameters on one line.
@@ -249,13 +263,24 @@ func (p *Plan) workerIDs() []string {
 	return ids
 }
 
+// span says from when to when a load runs, empty for the whole run.
+func (l PlannedLoad) span() (s string) {
+	if l.Start != "" {
+		s += ", from " + l.Start
+	}
+	if l.Stop != "" {
+		s += ", until " + l.Stop
+	}
+	return s
+}
+
 // String prints the plan for people.
 func (p *Plan) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s, seed %d: %d workers (profile %s, %d blocks of %d tokens), topology %s, gateway %s %s\n",
 		p.Drill, p.Seed, p.Workers, p.Profile, p.KVBlocks, p.BlockSize, p.Topology, p.Target, strings.Join(p.Gateway, " "))
 	for _, l := range p.Loads {
-		fmt.Fprintf(&b, "  load    %-18s %g requests/s to the %s, utilisation %.2f per worker, seed %d\n", l.ID, l.Rate, l.To, l.Utilisation, l.Seed)
+		fmt.Fprintf(&b, "  load    %-18s %g requests/s to %s, utilisation %.2f per worker, seed %d%s\n", l.ID, l.Rate, l.To, l.Utilisation, l.Seed, l.span())
 	}
 	fmt.Fprintf(&b, "  steady  %v within %v of: %s\n", time.Duration(p.Steady.HoldNs), time.Duration(p.Steady.TimeoutNs), strings.Join(p.Steady.Require, ", "))
 	for _, s := range p.Steps {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io/fs"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -100,6 +101,20 @@ func TestEveryFaultOfTheMatrixHasAProof(t *testing.T) {
 			if step.fault != nil && (step.Proof == "" || step.Heal == "" || step.Target == "") {
 				t.Errorf("%s: step %s lacks a proof, a heal or a target: %+v", s.Name, step.ID, step)
 			}
+		}
+	}
+}
+
+func TestAFaultLongerThanItsBudgetIsRefused(t *testing.T) {
+	for _, s := range matrix(t) {
+		s.Budget.Fault = time.Second
+		_, err := NewPlan(s, 1, nil, nil)
+		held := false
+		for _, step := range s.Timeline {
+			held = held || (step.Fault != nil && step.Fault.Heal != nil && step.Fault.Heal.After > time.Second)
+		}
+		if (err != nil) != held {
+			t.Errorf("%s: %v, want an error: %v", s.Name, err, held)
 		}
 	}
 }
