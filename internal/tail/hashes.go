@@ -22,9 +22,7 @@ const checkedBlocks = 4
 type detector struct {
 	algorithms []Algorithm
 	found      string
-	// looked is whether a store was ever tried; explained and not count those that were.
-	looked                 bool
-	explained, unexplained int
+	looked     bool // a store was tried
 }
 
 // look tries a batch. news says that the algorithm became known, another one, or that a first look found
@@ -67,10 +65,8 @@ func (d *detector) try(e *events.Event) (news bool) {
 	d.looked = true
 	if name == "" {
 		// Old wires hide salts and adapters, so a store that nothing explains does not unsay what is known.
-		d.unexplained++
 		return !looked
 	}
-	d.explained++
 	d.found = name
 	return name != before
 }

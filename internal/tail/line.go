@@ -116,7 +116,7 @@ type Summary struct {
 }
 
 func (s Summary) text() string {
-	return fmt.Sprintf("%d batches live and %d by replay, %d events; %d gaps of %d batches, %d refilled, %d lost; %d duplicates, %d restarts, %d unreadable; hashes: %s",
+	return fmt.Sprintf("batches %d live, %d by replay; events %d; gaps %d (batches missing %d, refilled %d, lost %d); duplicates %d; restarts %d; unreadable %d; hashes %s",
 		s.Live, s.Replayed, s.Events, s.Gaps, s.Missing, s.Refilled, s.Lost, s.Duplicates, s.Restarts, s.Unreadable, s.Hashes)
 }
 

@@ -157,11 +157,13 @@ func (t *tailer) refill(now int64, from, to uint64) {
 	}
 }
 
-// restart forgets the publisher's last incarnation.
+// restart forgets the publisher's last incarnation. The next one may have drawn another seed, or be another
+// engine altogether.
 func (t *tailer) restart(now int64, why string) {
 	t.sum.Restarts++
 	t.say(now, KindRestart, why)
 	t.cursor = cursor{}
+	t.detector.found, t.detector.looked = "", false
 }
 
 // ask takes the batches from..to-1 out of the replay, as far as they are new. answered counts all that came.
