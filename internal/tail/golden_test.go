@@ -3,7 +3,9 @@ package tail
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"flag"
+	"io"
 	"math"
 	"os"
 	"strings"
@@ -242,4 +244,34 @@ func TestUnknownHashes(t *testing.T) {
 			p.pub.Send(nil, seqOf(uint64(seq)), payload)
 		}
 	})
+}
+
+// The end that is asked for is none that failed, and has its summary.
+func TestEndsWhenAsked(t *testing.T) {
+	p := publish(t, nil, "")
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	var kinds []Kind
+	err := Run(ctx, p.o, func(l Line) {
+		kinds = append(kinds, l.Kind)
+		cancel()
+	})
+	if diff := cmp.Diff([]Kind{KindConnected, KindSummary}, kinds); err != nil || diff != "" {
+		t.Errorf("%v, lines:\n%s", err, diff)
+	}
+}
+
+// full is a disk that is.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, io.ErrShortWrite }
+
+func TestCaptureThatCannotBeWritten(t *testing.T) {
+	p := publish(t, nil, "")
+	p.o.Record = full{}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := Run(ctx, p.o, func(Line) {}); !errors.Is(err, io.ErrShortWrite) {
+		t.Errorf("error %v, want that of the capture", err)
+	}
 }

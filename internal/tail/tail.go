@@ -167,14 +167,26 @@ func (t *tailer) restart(now int64, why string) {
 }
 
 // ask takes the batches from..to-1 out of the replay, as far as they are new. answered counts all that came.
+// An answer by another publisher than the one so far is taken from its beginning.
 func (t *tailer) ask(now int64, from, to uint64) (answered uint64, ok bool) {
+	restarts := t.sum.Restarts
+	answered, ok = t.askOnce(now, from, to)
+	if ok && t.sum.Restarts > restarts {
+		answered, ok = t.askOnce(now, 0, to)
+	}
+	return answered, ok
+}
+
+func (t *tailer) askOnce(now int64, from, to uint64) (answered uint64, ok bool) {
 	topic, err := t.replay(from, func(now int64, seq uint64, payload []byte) bool {
 		if seq >= to || t.done {
 			return false
 		}
 		if seq >= from {
 			answered++
-			t.replayed(now, seq, payload)
+			if !t.replayed(now, seq, payload) {
+				return false
+			}
 		}
 		return !t.done
 	})
@@ -199,18 +211,20 @@ func shapeOf(topic bool, answered uint64) string {
 	return "answers have no topic; as vLLM before 0.26 and SGLang"
 }
 
-// replayed puts a batch of the replay in its place.
-func (t *tailer) replayed(now int64, seq uint64, payload []byte) {
+// replayed puts a batch of the replay in its place. It returns false when that is another publisher's.
+func (t *tailer) replayed(now int64, seq uint64, payload []byte) bool {
 	hash := xxh3.Hash(payload)
 	switch t.cursor.judge(seq, hash, false) {
 	case duplicate, overlap:
-		return
+		return true
 	case gapped:
 		t.lost(now, t.cursor.next, seq-1)
 	case restarted:
 		t.restart(now, fmt.Sprintf("the replay has another batch %d", seq))
+		return false
 	}
 	t.take(now, seq, hash, payload, SourceReplay)
+	return true
 }
 
 // take accepts a batch and shows it.
