@@ -195,7 +195,7 @@ func lanesAndReaders(t *testing.T, ix index.Index, seed uint64) {
 // show. Other holders meanwhile leave the chain at every depth, so that it lies in many runs, and keep its
 // runs changing.
 func TestLookupsAreOfOneMoment(t *testing.T) {
-	const depth, rounds = 40, 1500
+	const depth, rounds = 40, 20_000
 	ix := New()
 	chain := make([]uint64, depth)
 	for i := range chain {
@@ -262,6 +262,58 @@ func TestLookupsAreOfOneMoment(t *testing.T) {
 	readers.Wait()
 	if u, err := ix.check(); err != nil || u.runs < 5 {
 		t.Fatalf("%+v, %v", u, err)
+	}
+}
+
+// Whatever is written between any two steps of a lookup: what it then takes for right is what a lookup
+// before, between or after those events gave. This is the test that can fail on one core.
+func TestInterruptedLookups(t *testing.T) {
+	const holders = 5
+	right, refused := 0, 0
+	for seed := range uint64(30) {
+		rng := rand.New(rand.NewPCG(seed, 17))
+		chains := forest(rng, 12, 5)
+		ix := New()
+		var lanes []*lane
+		for h := range index.Holder(holders) {
+			ix.Store(h, 0, false, nil, nil)
+			lanes = append(lanes, newLane(h, chains, seed))
+		}
+		event := func() {
+			if err := lanes[rng.IntN(holders)].event(ix); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 100 {
+			event()
+		}
+		set := alive{make([]uint64, 1), make([]uint64, 1)}
+		for range 300 {
+			chain, scores := chains[rng.IntN(len(chains))], make(index.Scores, holders)
+			// Dropped holders stay within the length of scores.
+			states := []index.Scores{ix.Lookup(chain, nil)}
+			var p path
+			ok := ix.walk(chain, scores, set, func(v visit) bool {
+				if rng.IntN(3) == 0 {
+					event()
+					states = append(states, ix.Lookup(chain, nil))
+				}
+				return p.add(v)
+			})
+			if !ok || !p.unchanged() {
+				refused++
+				continue
+			}
+			if len(states) > 1 {
+				right++
+			}
+			if !slices.ContainsFunc(states, func(s index.Scores) bool { return slices.Equal(s, scores) }) {
+				t.Fatalf("seed %d: scores %v, at no time %v", seed, scores, states)
+			}
+		}
+	}
+	if right < 100 || refused < 100 {
+		t.Errorf("%d interrupted lookups were right, %d refused: too few to tell", right, refused)
 	}
 }
 

@@ -58,19 +58,30 @@ func (x *Index) Lookup(chain []uint64, dst index.Scores) index.Scores {
 
 // try is one walk without the lock; false if a writer was in the way.
 func (x *Index) try(chain []uint64, dst index.Scores, set alive) bool {
-	var path [maxDepth]visit
-	depth := 0
-	if !x.walk(chain, dst, set, func(v visit) bool {
-		if depth == maxDepth {
-			return false
-		}
-		path[depth] = v
-		depth++
-		return true
-	}) {
+	var p path
+	return x.walk(chain, dst, set, p.add) && p.unchanged()
+}
+
+// path is the runs that a lookup read, in order.
+type path struct {
+	visits [maxDepth]visit
+	depth  int
+}
+
+// add is false when the path is full.
+func (p *path) add(v visit) bool {
+	if p.depth == maxDepth {
 		return false
 	}
-	for _, v := range path[:depth] {
+	p.visits[p.depth] = v
+	p.depth++
+	return true
+}
+
+// unchanged reports that no run changed since it was added. Then all that was read was there at once: when
+// the last run was added, the first had not changed yet.
+func (p *path) unchanged() bool {
+	for _, v := range p.visits[:p.depth] {
 		if v.run.version.Load() != v.version {
 			return false
 		}
@@ -97,8 +108,8 @@ func (x *Index) walk(chain []uint64, dst index.Scores, set alive, seen func(visi
 			set.score(dst, uint32(position))
 			return true
 		}
-		// The child is the one meant only if it was still attached when its version was read.
-		if next.run == nil || !next.settled() || at.run.version.Load() != at.version || !seen(next) {
+		// The run may be another's by now. Then its parent changed, which the caller notices.
+		if next.run == nil || !next.settled() || !seen(next) {
 			return false
 		}
 		at = next
