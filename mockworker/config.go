@@ -224,7 +224,7 @@ func (p *plan) lookUpEngine() error {
 
 func (p *plan) lookUpEvents() (err error) {
 	if _, err := wire.New(p.Wire, wire.Options{IntHashes: p.IntBlockHashes}); err != nil {
-		return fmt.Errorf("--wire: %w", err)
+		return fmt.Errorf("--wire, with --int-block-hashes=%t: %w", p.IntBlockHashes, err)
 	}
 	if p.events, err = publish.ParseConfig(p.KVEventsConfig); err != nil {
 		return fmt.Errorf("--kv-events-config: %w", err)

@@ -135,6 +135,7 @@ func TestBadConfigurations(t *testing.T) {
 		{func(c *Config) { c.Profile = "slow" }, "--profile"},
 		{func(c *Config) { c.HashAlgo = "md5" }, "--prefix-caching-hash-algo"},
 		{func(c *Config) { c.Wire = "vllm-9" }, "--wire"},
+		{func(c *Config) { c.Wire, c.IntBlockHashes = "sglang-map", false }, "--int-block-hashes=false"},
 		{func(c *Config) { c.KVEventsConfig = `{"enabled":1}` }, "--kv-events-config"},
 		{func(c *Config) { c.KVEventsConfig = `{"enable_kv_cache_events":true,"endpoint":"inproc://x"}` }, "--kv-events-config"},
 		{func(c *Config) { c.KVEventsConfig, c.Count = `{"enable_kv_cache_events":true}`, 2 }, "would share tcp://127.0.0.1:5557"},

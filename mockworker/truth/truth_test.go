@@ -397,6 +397,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(encode(f, stored(nil, run(1, testBlock), 1), removed(1)))
 	f.Add([]byte{0x93, 0xcb, 0, 0, 0, 0, 0, 0, 0, 0, 0xdd, 0xff, 0xff, 0xff, 0xff})
 	f.Add(bytes.Repeat([]byte{0x91}, 1<<12))
+	f.Add([]byte{0x92, 0xc0, 0x91, 0x98, 0xab, 'B', 'l', 'o', 'c', 'k', 'S', 't', 'o', 'r', 'e', 'd', 0x91, 0xff, 0xc0, 0x91, 7, 1, 0xc0, 0xc0, 0x81, 0xa0, 1})
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		var d decoder
 		events, err := d.batch(payload)
