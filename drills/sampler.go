@@ -8,15 +8,12 @@ import (
 
 	"github.com/shirou/gopsutil/v3/process"
 
+	"fleetdrill/drills/predicate"
 	"fleetdrill/drills/record"
 	"fleetdrill/internal/clock"
 	"fleetdrill/internal/contract"
 	"fleetdrill/internal/lab"
 )
-
-// processEvery is how many samples pass between two looks at process memory: it moves slowly and each
-// look costs several reads of /proc.
-const processEvery = 10
 
 // sampler reads the fleet once per period and keeps every sample. A slot that comes late is recorded
 // with its lag, and one that was missed altogether stays a hole: the judge makes both unknown rather
@@ -174,7 +171,7 @@ func (s *sampler) take(ctx context.Context, k int, due int64) record.Sample {
 		st := w.HTTP.Stats()
 		r.links[w.ID] = linkCounts{attempts: st.Attempts, probes: st.Probes}
 	}
-	if k%processEvery == 0 {
+	if k%predicate.MemoryEvery == 0 {
 		r.memory = s.readMemory()
 	}
 	r.engines = s.readEngines(ctx, k, out.SentNs+int64(s.period)*3/4, r)
