@@ -48,6 +48,33 @@ func newBoard(out, err io.Writer, quiet bool) *board {
 	return b
 }
 
+// tick redraws a live table once a second, so that its clocks move; the returned function ends that.
+func (b *board) tick() (stop func()) {
+	if !b.live {
+		return func() {}
+	}
+	quit := make(chan struct{})
+	var done sync.WaitGroup
+	done.Go(func() {
+		t := time.NewTicker(time.Second)
+		defer t.Stop()
+		for {
+			select {
+			case <-t.C:
+				b.mu.Lock()
+				b.draw()
+				b.mu.Unlock()
+			case <-quit:
+				return
+			}
+		}
+	})
+	return func() {
+		close(quit)
+		done.Wait()
+	}
+}
+
 // terminal is the width of a writer's terminal, in columns; false when it has none.
 func terminal(w io.Writer) (int, bool) {
 	f, ok := w.(*os.File)

@@ -74,7 +74,9 @@ func (o labOptions) inLab(c *cobra.Command, work func(context.Context, *drillLab
 	ctx, caught, stop := twoSignals()
 	defer stop()
 	l := &drillLab{o: o, caught: caught, board: newBoard(c.OutOrStdout(), c.ErrOrStderr(), o.json)}
+	stopTicks := l.board.tick()
 	err = work(ctx, l)
+	stopTicks()
 	if sig := caught(); sig != nil {
 		return exitWith(signalCode(sig))
 	}
