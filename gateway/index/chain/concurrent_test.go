@@ -195,7 +195,7 @@ func lanesAndReaders(t *testing.T, ix index.Index, seed uint64) {
 // show. Other holders meanwhile leave the chain at every depth, so that it lies in many runs, and keep its
 // runs changing.
 func TestLookupsAreOfOneMoment(t *testing.T) {
-	const depth, rounds = 40, 20_000
+	const depth, rounds = 40, 5_000
 	ix := New()
 	chain := make([]uint64, depth)
 	for i := range chain {
