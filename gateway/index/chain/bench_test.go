@@ -4,11 +4,14 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"fleetdrill/gateway/index"
 	"fleetdrill/gateway/index/maptree"
+	"fleetdrill/gateway/index/positional"
+	"fleetdrill/gateway/index/sharded"
 )
 
 // The benchmarks run both indexes, so that one run compares them:
@@ -19,6 +22,8 @@ var contestants = []struct {
 	make func() index.Index
 }{
 	{"chain", func() index.Index { return New() }},
+	{"sharded2", func() index.Index { return sharded.New(2, func() index.Index { return New() }) }},
+	{"positional", func() index.Index { return positional.New() }},
 	{"maptree", func() index.Index { return maptree.New() }},
 }
 
@@ -98,6 +103,62 @@ func BenchmarkStoreRemove(b *testing.B) {
 				i++
 			}
 			b.ReportMetric(float64(ops)/b.Elapsed().Seconds()/1e6, "Mblockops/s")
+		})
+	}
+}
+
+// BenchmarkLanes is the same with as many writers as processors, each with holders of its own.
+func BenchmarkLanes(b *testing.B) {
+	for _, c := range contestants {
+		b.Run(c.name, func(b *testing.B) {
+			ix := c.make()
+			chains, hashes := fill(ix)
+			var lane atomic.Uint32
+			lanes := index.Holder(runtime.GOMAXPROCS(0))
+			b.RunParallel(func(pb *testing.PB) {
+				own := index.Holder(lane.Add(1) - 1)
+				scratch := make([]uint64, benchDepth-benchHead)
+				for i := index.Holder(0); pb.Next(); i++ {
+					h, turn := (i*lanes+own)%benchHolders, i*lanes/benchHolders
+					out := int(8*h+turn) % len(chains)
+					in := (out + resident) % len(chains)
+					copy(scratch, hashes[out][benchHead:])
+					slices.Reverse(scratch)
+					ix.Remove(h, scratch)
+					ix.Store(h, hashes[in][benchHead-1], true, hashes[in][benchHead:], chains[in][benchHead:])
+				}
+			})
+			b.ReportMetric(float64(b.N*2*(benchDepth-benchHead))/b.Elapsed().Seconds()/1e6, "Mblockops/s")
+		})
+	}
+}
+
+// BenchmarkClear clears a holder of 2^17 blocks in 256 chains that seven others have too.
+func BenchmarkClear(b *testing.B) {
+	chains := make([][]uint64, 256)
+	rng := rand.New(rand.NewPCG(9, 9))
+	for i := range chains {
+		for range 512 {
+			chains[i] = append(chains[i], rng.Uint64())
+		}
+	}
+	for _, c := range contestants {
+		b.Run(c.name, func(b *testing.B) {
+			ix := c.make()
+			store := func(h index.Holder) {
+				for _, chain := range chains {
+					ix.Store(h, 0, false, names(chain), chain)
+				}
+			}
+			for h := range index.Holder(7) {
+				store(h)
+			}
+			for b.Loop() {
+				b.StopTimer()
+				store(7)
+				b.StartTimer()
+				ix.Clear(7)
+			}
 		})
 	}
 }

@@ -8,13 +8,15 @@ import (
 	"fleetdrill/gateway/index"
 	"fleetdrill/gateway/index/chain"
 	"fleetdrill/gateway/index/maptree"
+	"fleetdrill/gateway/index/positional"
 	"fleetdrill/gateway/index/sharded"
 )
 
 // Names of the indexes; Default is the one used when none is named.
 const (
-	Chain   = "chain"
-	MapTree = "maptree"
+	Chain      = "chain"
+	MapTree    = "maptree"
+	Positional = "positional"
 	// Run is another name of Chain.
 	Run     = "run"
 	Default = Chain
@@ -24,7 +26,7 @@ const (
 )
 
 // Help lists what New accepts, for flags and errors.
-const Help = "chain (or run), maptree, sharded:N (N chains, 1 to 64)"
+const Help = "chain (or run), positional, maptree, sharded:N (N chains, 1 to 64)"
 
 // New makes the index of that name. An unknown name is an error that lists the known ones.
 func New(name string) (index.Index, error) {
@@ -33,6 +35,8 @@ func New(name string) (index.Index, error) {
 		return chain.New(), nil
 	case MapTree:
 		return maptree.New(), nil
+	case Positional:
+		return positional.New(), nil
 	}
 	if count, ok := strings.CutPrefix(name, shardedPrefix); ok {
 		if n, err := strconv.Atoi(count); err == nil && n >= 1 && n <= maxShards {
