@@ -100,16 +100,19 @@ func (x *Index) Clear(h index.Holder) {
 	s.twins = nil
 }
 
-// runsOf lists the runs that s has blocks of, by position.
-func (x *Index) runsOf(s *holder) []uint32 {
-	var ids []uint32
+// runsOf lists the runs that s has blocks of, by position. A bit per run that exists sorts out the
+// repetitions, because a holder has far more blocks than runs.
+func (x *Index) runsOf(s *holder) (ids []uint32) {
+	x.mu.Lock()
+	seen := make([]uint64, x.runs.next/64+1)
+	x.mu.Unlock()
 	for _, slot := range s.places.slots {
-		if id := slot.at.run(); id != 0 && (len(ids) == 0 || ids[len(ids)-1] != id) {
+		id := slot.at.run()
+		if word, bit := &seen[id/64], uint64(1)<<(id%64); slot.at != 0 && *word&bit == 0 {
+			*word |= bit
 			ids = append(ids, id)
 		}
 	}
-	slices.Sort(ids)
-	ids = slices.Compact(ids)
 	slices.SortFunc(ids, func(a, b uint32) int { return int(x.runs.at(a).start) - int(x.runs.at(b).start) })
 	return ids
 }
