@@ -15,16 +15,20 @@ import (
 // Plan is what a run will do, drawn from its seed before anything starts: plan.json. Two plans of one
 // scenario and seed are equal.
 type Plan struct {
-	Drill     string        `json:"drill"`
-	Seed      uint64        `json:"seed"`
-	Topology  string        `json:"topology"`
-	Place     string        `json:"place"`
-	Target    string        `json:"target"`
-	Workers   int           `json:"workers"`
-	Profile   string        `json:"profile"`
-	KVBlocks  int           `json:"kv_blocks"`
-	BlockSize int           `json:"block_size"`
-	Gateway   []string      `json:"gateway_args"`
+	Drill     string   `json:"drill"`
+	Seed      uint64   `json:"seed"`
+	Topology  string   `json:"topology"`
+	Place     string   `json:"place"`
+	Target    string   `json:"target"`
+	Workers   int      `json:"workers"`
+	Profile   string   `json:"profile"`
+	KVBlocks  int      `json:"kv_blocks"`
+	BlockSize int      `json:"block_size"`
+	Gateway   []string `json:"gateway_args"`
+	// Handicaps are switched on when the fleet is steady, NoFault leaves the injections out: the legs of a
+	// proof, kept so that a stored leg can be run again as it was.
+	Handicaps []string      `json:"handicaps,omitempty"`
+	NoFault   bool          `json:"no_fault,omitempty"`
 	PeriodNs  int64         `json:"period_ns"`
 	MaxGapNs  int64         `json:"max_gap_ns"`
 	Steady    PlannedSteady `json:"steady"`

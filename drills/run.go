@@ -102,6 +102,7 @@ func Run(ctx context.Context, s *scenario.Scenario, raw []byte, o Options) (judg
 	if err != nil {
 		return judge.Drill{}, err
 	}
+	plan.Handicaps, plan.NoFault = o.Handicaps, o.NoFault
 	r := &run{s: s, plan: plan, o: o, log: o.Log, say: o.Progress, marks: &marks{}}
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
