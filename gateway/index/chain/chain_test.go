@@ -14,3 +14,7 @@ func TestEqualsTheReference(t *testing.T) {
 func TestEqualsTheReferenceWithCopies(t *testing.T) {
 	indextest.Residency(t, func() index.Index { return New() })
 }
+
+func TestFollowsEngines(t *testing.T) {
+	indextest.Engines(t, func() index.Index { return New() })
+}

@@ -63,3 +63,7 @@ func TestJumpsOverHoles(t *testing.T) {
 		t.Error("the histories have no holes that a jump would miss")
 	}
 }
+
+func TestFollowsEngines(t *testing.T) {
+	indextest.Engines(t, func() index.Index { return New() })
+}

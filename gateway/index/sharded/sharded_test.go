@@ -35,3 +35,7 @@ func TestLengthAndAllocations(t *testing.T) {
 		t.Fatalf("%v allocations per lookup", n)
 	}
 }
+
+func TestFollowsEngines(t *testing.T) {
+	indextest.Engines(t, func() index.Index { return New(2, func() index.Index { return chain.New() }) })
+}
