@@ -8,7 +8,7 @@ import (
 	"fleetdrill/gateway/index"
 )
 
-// Index is the chain index. Make it with New. Holder ids must be below 65,536: they are dense, and a run
+// Index is the chain index. Make it with New. Holder ids must be below 32,768: they are dense, and a run
 // counts its holders in 16 bits.
 type Index struct {
 	arena *arena
