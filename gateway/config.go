@@ -16,9 +16,6 @@ import (
 	"fleetdrill/internal/contract"
 )
 
-// KVIndexMapTree names the plain index, kept by gateway/index/maptree.
-const KVIndexMapTree = kinds.MapTree
-
 // Config is everything a gateway is started with. DefaultConfig fills it with the documented defaults;
 // durations of zero mean what their comment says.
 type Config struct {

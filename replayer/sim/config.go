@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"fleetdrill/gateway"
+	"fleetdrill/gateway/index/kinds"
 	"fleetdrill/gateway/policy"
 	"fleetdrill/mockworker/blockhash"
 	"fleetdrill/mockworker/engine"
@@ -83,7 +83,7 @@ func orElse[T comparable](v, otherwise T) T {
 }
 
 func (c Config) withDefaults() Config {
-	c.KVIndex = orElse(c.KVIndex, gateway.KVIndexMapTree)
+	c.KVIndex = orElse(c.KVIndex, kinds.Default)
 	c.NumBlocks = orElse(c.NumBlocks, c.Profile.NumBlocks.Int())
 	c.BlockSize = orElse(c.BlockSize, c.Profile.BlockSize.Int())
 	c.MaxModelLen = orElse(c.MaxModelLen, DefaultMaxModelLen)
@@ -107,8 +107,6 @@ func (c Config) validate() error {
 		return fmt.Errorf("workers %d: want 1 to %d", c.Workers, maxWorkers)
 	case !slices.Contains(policy.Names, c.Policy):
 		return fmt.Errorf("policy %q is not known", c.Policy)
-	case c.KVIndex != gateway.KVIndexMapTree:
-		return fmt.Errorf("kv index %q is not known", c.KVIndex)
 	case c.LoadReport != LoadVLLM && c.LoadReport != LoadFull:
 		return fmt.Errorf("load report %q: want %s or %s", c.LoadReport, LoadFull, LoadVLLM)
 	case min(c.EventDelay, c.LinkDelay, c.LoadEvery, c.LoadMaxAge) < 0 || c.Retries < 0:

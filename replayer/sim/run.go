@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"fleetdrill/gateway/index"
-	"fleetdrill/gateway/index/maptree"
+	"fleetdrill/gateway/index/kinds"
 	"fleetdrill/gateway/policy"
 	"fleetdrill/internal/rng"
 	"fleetdrill/mockworker/engine"
@@ -73,7 +73,11 @@ func newSim(c Config) (*sim, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.gate = newGate(s, index.NewResidency(maptree.New()), picker)
+	blocks, err := kinds.New(c.KVIndex)
+	if err != nil {
+		return nil, err
+	}
+	s.gate = newGate(s, index.NewResidency(blocks), picker)
 	for n := range c.Workers {
 		w, err := s.newWorker(n)
 		if err != nil {
