@@ -196,6 +196,9 @@ func (o *replayOptions) checkFleet(c *cobra.Command) error {
 	if o.workersFile != "" {
 		return errors.New("--workers-file: only with --url")
 	}
+	if err := checkIndex(o.kvIndex); err != nil {
+		return err
+	}
 	for i, p := range o.policies {
 		if !slices.Contains(policy.Names, p) {
 			return fmt.Errorf("--policy %q: want some of %s", p, strings.Join(policy.Names, ", "))

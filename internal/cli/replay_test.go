@@ -32,6 +32,7 @@ func TestReplayUsage(t *testing.T) {
 		{"--url http://127.0.0.1:1 --sim", "--live, --sim and --url are three ways: give one"},
 		{"--url http://127.0.0.1:1 --workers 4", "--workers: not with --url, whose fleet is already running"},
 		{"--workers-file w.json", "--workers-file: only with --url"},
+		{"--kv-index btree", `--kv-index: kv index "btree" is not one of chain `},
 		{"--policy fastest", `--policy "fastest": want some of round_robin, `},
 		{"--policy round_robin,round_robin", "--policy round_robin: given twice"},
 		{"--policy ", "--policy: want at least one"},

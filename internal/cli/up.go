@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"fleetdrill/gateway/index/kinds"
 	"fleetdrill/internal/contract"
 	"fleetdrill/internal/lab"
 )
@@ -67,6 +68,17 @@ func (o upOptions) check() error {
 	}
 	if o.topology != "direct" {
 		return fmt.Errorf("--topology %q: want direct", o.topology)
+	}
+	return checkIndex(o.kvIndex)
+}
+
+// checkIndex refuses an index name before anything starts; empty is the gateway's default.
+func checkIndex(name string) error {
+	if name == "" {
+		return nil
+	}
+	if _, err := kinds.New(name); err != nil {
+		return fmt.Errorf("--kv-index: %w", err)
 	}
 	return nil
 }
