@@ -49,9 +49,12 @@ func New(s Spec) (*Generator, error) {
 	g.instants, g.inputs, g.outputs = stream("instants"), stream("inputs"), stream("outputs")
 	g.heads, g.fresh = stream("heads"), stream("fresh")
 	for i := range s.Heads {
-		// A head's name holds no load's: loads of one seed share their heads, and a shorter head is the
-		// beginning of a longer one.
-		g.headText = append(g.headText, appendTokens(nil, rng.Stream(s.Seed, "head/"+strconv.Itoa(i)), s.HeadTokens))
+		// A head's name holds no load's, so loads of one seed and head length share their heads. Heads of
+		// another length share nothing with them: an engine that holds the longer one without having
+		// announced it (its publisher restarted) would not announce the shorter one either, and all that
+		// is stored behind it would hang in the air.
+		name := fmt.Sprintf("head/%d/%d", s.HeadTokens, i)
+		g.headText = append(g.headText, appendTokens(nil, rng.Stream(s.Seed, name), s.HeadTokens))
 	}
 	if s.HitsOnly {
 		g.fix()
