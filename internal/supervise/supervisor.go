@@ -164,15 +164,6 @@ func (s *Supervisor) wait(c *Child, undo int) {
 	s.mu.Unlock()
 }
 
-// KillAll kills every child's group at once and does not wait: for a second interrupt, before Close.
-func (s *Supervisor) KillAll() error {
-	var errs []error
-	for _, c := range s.living() {
-		errs = append(errs, c.Kill())
-	}
-	return errors.Join(errs...)
-}
-
 // Close stops every child, side by side, each with its own grace, and waits until all have ended. Every
 // call returns when that is done. A child that had to be killed is no error.
 func (s *Supervisor) Close() error {

@@ -184,17 +184,6 @@ func TestStartRacesClose(t *testing.T) {
 	}
 }
 
-func TestKillAll(t *testing.T) {
-	s := startSupervisor(t, Options{})
-	a, _ := startHelper(t, s, "stubborn", long)
-	b, _ := startHelper(t, s, "stubborn", long)
-	if err := s.KillAll(); err != nil {
-		t.Fatal(err)
-	}
-	<-a.Done()
-	<-b.Done()
-}
-
 func TestStartNamesWhatFailed(t *testing.T) {
 	_, err := startSupervisor(t, Options{}).Start(Spec{Name: "w3", Path: "/does/not/exist"})
 	if !errors.Is(err, os.ErrNotExist) || err.Error() != "starting w3: fork/exec /does/not/exist: no such file or directory" {
