@@ -8,21 +8,22 @@ import (
 
 	"fleetdrill/drills/judge"
 	"fleetdrill/drills/record"
+	"fleetdrill/internal/pagestyle"
 )
 
 //go:embed page.tmpl picture.tmpl
 var pages embed.FS
 
 //go:embed style.css
-var style string
+var own string
 
-// Style is the style sheet of every page: colours by state and verdict in light and dark, tables that
-// become cards on a narrow screen.
-func Style() string { return style }
+// Style is the style sheet of a run's page: the look all pages share, and the lanes, faults and request
+// ticks that only runs have.
+func Style() string { return pagestyle.CSS() + own }
 
 // templates parses the embedded pages. They are part of the binary, so an error is one of the program's.
 func templates() (*template.Template, error) {
-	t := template.New("").Funcs(template.FuncMap{"css": func() template.CSS { return template.CSS(style) }})
+	t := template.New("").Funcs(template.FuncMap{"css": func() template.CSS { return template.CSS(Style()) }})
 	return t.ParseFS(pages, "page.tmpl", "picture.tmpl")
 }
 
