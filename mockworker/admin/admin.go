@@ -116,11 +116,11 @@ func fail(c *gin.Context, status int, err error) {
 }
 
 // atBoundary runs fn with a rank's engine between two steps, everything announced so far being folded.
-func (s *Server) atBoundary(ctx context.Context, r *Rank, fn func(*engine.Engine)) error {
+func (s *Server) atBoundary(ctx context.Context, r *Rank, fn func(engine.Core)) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	var flushed error
-	err := r.Loop.Ask(ctx, func(e *engine.Engine) {
+	err := r.Loop.Ask(ctx, func(e engine.Core) {
 		if r.Publisher != nil {
 			// On the loop goroutine, which alone publishes, so nothing can be queued behind this.
 			flushed = r.Publisher.Flush(ctx)
@@ -169,7 +169,7 @@ func (s *Server) match(c *gin.Context) {
 	m := contract.TruthMatch{MonoNs: clock.MonoNs(), Wall: clock.Wall(), Ranks: []contract.TruthMatchRank{}}
 	for rank := range s.o.Ranks {
 		row := contract.TruthMatchRank{Rank: rank}
-		err := s.atBoundary(c.Request.Context(), &s.o.Ranks[rank], func(e *engine.Engine) {
+		err := s.atBoundary(c.Request.Context(), &s.o.Ranks[rank], func(e engine.Core) {
 			row.Blocks = e.Match(q.TokenIDs, q.LoRAName, q.CacheSalt)
 		})
 		if err != nil {

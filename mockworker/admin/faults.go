@@ -84,7 +84,7 @@ func (s *Server) restart(ctx context.Context, id string, spec faults.Spec) error
 	ctx, cancel := context.WithTimeout(ctx, restartWait)
 	defer cancel()
 	r := &s.o.Ranks[spec.Rank]
-	err := r.Loop.Ask(ctx, func(e *engine.Engine) { s.restartNow(e, r, id, spec) })
+	err := r.Loop.Ask(ctx, func(e engine.Core) { s.restartNow(e, r, id, spec) })
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -92,7 +92,7 @@ func (s *Server) restart(ctx context.Context, id string, spec faults.Spec) error
 }
 
 // restartNow runs between two steps.
-func (s *Server) restartNow(e *engine.Engine, r *Rank, id string, spec faults.Spec) {
+func (s *Server) restartNow(e engine.Core, r *Rank, id string, spec faults.Spec) {
 	if !s.o.Faults.Begin(clock.MonoNs(), id) {
 		return // healed while it waited
 	}

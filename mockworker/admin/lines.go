@@ -147,7 +147,7 @@ func (s *Server) presentBlocks(c *gin.Context, r *Rank, head contract.TruthBlock
 	var resident []contract.TruthBlock
 	var announced map[uint64]truth.Entry
 	var at truth.Head
-	err := s.atBoundary(c.Request.Context(), r, func(e *engine.Engine) {
+	err := s.atBoundary(c.Request.Context(), r, func(e engine.Core) {
 		resident = residentBlocks(e)
 		announced, at = r.Fold.Announced()
 	})
@@ -177,7 +177,7 @@ func (s *Server) presentBlocks(c *gin.Context, r *Rank, head contract.TruthBlock
 
 const tierDevice = "device"
 
-func residentBlocks(e *engine.Engine) (out []contract.TruthBlock) {
+func residentBlocks(e engine.Core) (out []contract.TruthBlock) {
 	e.Blocks(func(b engine.Block) bool {
 		t := contract.TruthBlock{Hash: contract.U64(b.Hash.EventInt()), Position: b.Position, Content: contract.U64(b.Content),
 			Copies: b.Copies, Tier: tierDevice, Use: "free"}

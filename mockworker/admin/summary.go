@@ -60,13 +60,13 @@ func (v *view) ask(r *Rank) {
 	if v.asked != nil {
 		return
 	}
-	if asked, ok := r.Loop.Leave(func(e *engine.Engine) { v.look(r, e) }); ok {
+	if asked, ok := r.Loop.Leave(func(e engine.Core) { v.look(r, e) }); ok {
 		v.asked = asked
 	}
 }
 
 // look runs between two steps, everything announced so far being folded.
-func (v *view) look(r *Rank, e *engine.Engine) {
+func (v *view) look(r *Rank, e engine.Core) {
 	if r.Publisher != nil {
 		// On the loop goroutine, which alone publishes, so nothing can be queued behind this. It cannot
 		// fail: the publisher outlives the loop.

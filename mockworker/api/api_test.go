@@ -142,7 +142,7 @@ func TestClosedEngineBreaksTheStream(t *testing.T) {
 	defer cancel()
 	hold := make(chan struct{})
 	started := make(chan struct{})
-	go loops[0].Ask(ctx, func(*engine.Engine) { close(started); <-hold }) // no step can run meanwhile
+	go loops[0].Ask(ctx, func(engine.Core) { close(started); <-hold }) // no step can run meanwhile
 	<-started
 	resp, err := srv.Client().Post(srv.URL+"/v1/completions", "application/json", body)
 	if err != nil {

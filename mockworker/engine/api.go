@@ -155,4 +155,8 @@ type Block struct {
 	// Copies counts physical copies; InUse says that a running request refers to one.
 	Copies int
 	InUse  bool
+	// Medium is the tier that holds it, as its events call it; Group and SpecKind are the cache group's.
+	Medium   string
+	Group    int
+	SpecKind string
 }

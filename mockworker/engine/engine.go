@@ -17,6 +17,7 @@ type Engine struct {
 
 	waitingUncached int64
 	steps           int64
+	pace            Pace
 	counters        Counters
 	finishing       int        // running requests that are finished and not settled
 	aborting        []*request // in order of Abort
@@ -101,8 +102,12 @@ func (e *Engine) Abort(_ int64, id string) bool {
 }
 
 // ResetPrefixCache empties the prefix cache when no block is in use, and queues Cleared for the next step
-// that runs a model pass. With any block in use it changes nothing and returns false.
-func (e *Engine) ResetPrefixCache() bool {
+// that runs a model pass. With any block in use it changes nothing and returns false, unless preempt takes
+// every running request out first.
+func (e *Engine) ResetPrefixCache(preempt bool) bool {
+	if preempt {
+		e.emptyAll()
+	}
 	if !e.pool.idle() {
 		return false
 	}
@@ -116,14 +121,22 @@ func (e *Engine) ResetPrefixCache() bool {
 // a new one. What runs is preempted, so that no block with content is left: it computes and announces
 // everything anew.
 func (e *Engine) DropCache() {
+	e.emptyAll()
+	// A clear that still waited for its step has nothing left to say.
+	e.events, e.removed, e.handedOut = e.events[:0], e.removed[:0], false
+}
+
+// emptyAll leaves no block with content and no request running.
+func (e *Engine) emptyAll() {
 	e.settle()
 	e.pool.clear() // before the preemptions, which book what each will find in the cache
 	for len(e.running) > 0 {
 		e.preemptLast()
 	}
-	// A clear that still waited for its step has nothing left to say.
-	e.events, e.removed, e.handedOut = e.events[:0], e.removed[:0], false
 }
+
+// SetPace makes the model passes that begin from now on slower or uneven.
+func (e *Engine) SetPace(p Pace) { e.pace = p }
 
 // Load is a snapshot; requests that produced their last output count as running until the next Step.
 func (e *Engine) Load() Load {
@@ -180,7 +193,8 @@ func (e *Engine) Blocks(yield func(Block) bool) {
 		}
 		b := &e.pool.blocks[id]
 		copies, inUse := e.pool.table.copies(id)
-		if !yield(Block{Hash: b.hash, Parent: b.parent, Position: int(b.pos), Content: b.content, Copies: copies, InUse: inUse}) {
+		if !yield(Block{Hash: b.hash, Parent: b.parent, Position: int(b.pos), Content: b.content, Copies: copies, InUse: inUse,
+			Medium: MediumGPU, SpecKind: KindFullAttention}) {
 			return
 		}
 	}

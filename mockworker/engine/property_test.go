@@ -127,7 +127,7 @@ func (m *model) abort(t *rapid.T) {
 }
 
 func (m *model) reset(t *rapid.T) {
-	if m.e.ResetPrefixCache() {
+	if m.e.ResetPrefixCache(false) {
 		m.clearBy = true
 		for b := range m.e.Blocks {
 			t.Fatalf("block %v after a reset", b)
@@ -248,7 +248,7 @@ func (m *model) foldStore(t *rapid.T, ev Event) {
 	for i, content := range tokens.AppendChain(nil, ev.Tokens, ev.BlockSize, ns) {
 		hash := ev.Hashes[i]
 		m.copies[hash]++
-		m.facts[hash] = Block{Hash: hash, Parent: parent, Position: at + i, Content: content}
+		m.facts[hash] = Block{Hash: hash, Parent: parent, Position: at + i, Content: content, Medium: MediumGPU, SpecKind: KindFullAttention}
 		parent = hash.EventInt()
 	}
 }

@@ -50,8 +50,14 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 	case "drop-cache":
 		s.e.DropCache()
 		return "ok"
-	case "reset":
-		return strconv.FormatBool(s.e.ResetPrefixCache())
+	case "pace": // Example: pace factor=2 [jitter=0.1]
+		var p Pace
+		d.MaybeScanArgs(t, "factor", &p.Factor)
+		d.MaybeScanArgs(t, "jitter", &p.Jitter)
+		s.e.SetPace(p)
+		return "ok"
+	case "reset": // Example: reset [preempt]
+		return strconv.FormatBool(s.e.ResetPrefixCache(d.HasArg("preempt")))
 	}
 	t.Fatalf("%s: unknown command %q", d.Pos, d.Cmd)
 	return ""

@@ -14,7 +14,7 @@ func (e *Engine) Step(now int64) StepResult {
 		return StepResult{Worked: len(e.outputs) > 0, Until: now, Outputs: e.outputs}
 	}
 	e.steps++
-	until := now + e.cfg.Timing.duration(w)
+	until := now + e.pace.bend(e.cfg.Timing.duration(w), e.cfg.Seed, e.steps)
 	for _, s := range e.batch {
 		e.advance(s, until)
 	}

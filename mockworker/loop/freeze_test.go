@@ -71,7 +71,7 @@ func TestFrozenEngineAnswersAndResumes(t *testing.T) {
 			late := []*Stream{f.Submit(request("b", 3), false), f.Submit(request("c", 3), true)}
 			for range 20 {
 				var load engine.Load
-				if err := f.Ask(context.Background(), func(e *engine.Engine) { load = e.Load() }); err != nil {
+				if err := f.Ask(context.Background(), func(e engine.Core) { load = e.Load() }); err != nil {
 					t.Fatal(err)
 				}
 				if load.Steps != steps || load.Running != 1 || load.Waiting != c.waiting || f.Unread() != c.unread {

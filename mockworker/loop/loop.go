@@ -33,7 +33,7 @@ type Observer interface {
 
 // Options make a loop. Engine and Observer are needed.
 type Options struct {
-	Engine   *engine.Engine
+	Engine   engine.Core
 	Observer Observer
 	// Publish takes the events of one step before its tokens go out; nil throws them away. It may block,
 	// and then the steps wait, as a real engine's do. ctx ends when the loop is closed.
@@ -92,7 +92,7 @@ type letter struct {
 	at     int64 // CLOCK_MONOTONIC ns
 	stream *Stream
 	req    engine.Request
-	ask    func(*engine.Engine)
+	ask    func(engine.Core)
 	asked  chan struct{}
 }
 
@@ -140,14 +140,14 @@ func (l *Loop) Snapshot() Snapshot {
 // Leave leaves a question: fn runs with the engine between two steps, when everything the engine did is
 // given to the publisher and to the streams. A frozen engine is between two steps. asked is closed when fn
 // has run; ok is false when the loop is closed, and fn may never run when it is closed later.
-func (l *Loop) Leave(fn func(*engine.Engine)) (asked <-chan struct{}, ok bool) {
+func (l *Loop) Leave(fn func(engine.Core)) (asked <-chan struct{}, ok bool) {
 	done := make(chan struct{})
 	return done, l.post(letter{kind: askLetter, ask: fn, asked: done})
 }
 
 // Ask leaves a question and waits. It fails when ctx ends first or the loop is closed; fn may still run
 // then.
-func (l *Loop) Ask(ctx context.Context, fn func(*engine.Engine)) error {
+func (l *Loop) Ask(ctx context.Context, fn func(engine.Core)) error {
 	asked, ok := l.Leave(fn)
 	if !ok {
 		return ErrClosed

@@ -88,7 +88,7 @@ func TestStreamGivesEveryTokenOnce(t *testing.T) {
 	if state.Cached != 4 || len(again) != 20 || again[0] != ids[0] {
 		t.Errorf("the same request again: %d tokens, %+v", len(again), state)
 	}
-	err := l.Ask(context.Background(), func(*engine.Engine) {
+	err := l.Ask(context.Background(), func(engine.Core) {
 		if len(rec.tokens) != 40 || rec.tokens[19] != 19 || len(rec.ended) != 2 || rec.ended[1].CachedTokens != 4 {
 			t.Errorf("observed %v, %+v", rec.tokens, rec.ended)
 		}
@@ -180,7 +180,7 @@ func TestCloseDuringAStep(t *testing.T) {
 	if _, state := await(t, l.Submit(request("b", 5), false)); !errors.Is(state.Err, ErrClosed) {
 		t.Errorf("after Close: %+v", state)
 	}
-	if err := l.Ask(context.Background(), func(*engine.Engine) {}); !errors.Is(err, ErrClosed) {
+	if err := l.Ask(context.Background(), func(engine.Core) {}); !errors.Is(err, ErrClosed) {
 		t.Errorf("ask after Close: %v", err)
 	}
 	if l.Open() != 0 {
