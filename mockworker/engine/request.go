@@ -66,13 +66,8 @@ func newRequest(now int64, r Request, seed uint64) *request {
 
 func (q *request) output() int { return len(q.tokens) - q.prompt }
 
-// nextToken draws the output token at the next position: a word, whatever happened before, so that a
-// preempted request or a second run says the same.
-func (q *request) nextToken() uint32 {
-	const words = tokens.Vocab - tokens.FirstWord
-	mixed := tokens.DigestTerm(q.draw + uint64(len(q.tokens))*0x9e3779b97f4a7c15)
-	return tokens.FirstWord + uint32(mixed%words)
-}
+// nextToken draws the output token at the next position.
+func (q *request) nextToken() uint32 { return OutputToken(q.draw, len(q.tokens)) }
 
 // extendHashes hashes the blocks that became full since the last call.
 func (q *request) extendHashes(h *blockhash.Hasher, blockSize int) {

@@ -1,0 +1,42 @@
+package engine
+
+import (
+	"github.com/zeebo/xxh3"
+
+	"fleetdrill/internal/tokens"
+)
+
+// What engines of other families share with this one, so that the same seed, request and timing profile
+// mean the same under each of them.
+
+// Pass is what one model pass computes.
+type Pass struct {
+	// PrefillTokens is the prompt tokens of all chunks, PrefillContext the sum over chunks of their tokens
+	// times the tokens computed once the chunk is.
+	PrefillTokens, PrefillContext int64
+	// DecodeSeqs is the requests that compute one token behind their prompt, DecodeContext their lengths.
+	DecodeSeqs, DecodeContext int64
+}
+
+// PassTime is the length in ns of the step-th model pass, which computes p at this pace.
+func (c Config) PassTime(p Pass, pace Pace, step int64) int64 {
+	w := work{
+		prefillTokens: p.PrefillTokens, prefillContext: p.PrefillContext,
+		decodeSeqs: p.DecodeSeqs, decodeContext: p.DecodeContext,
+	}
+	return pace.bend(c.Timing.duration(w), c.Seed, step)
+}
+
+// Validate says what is out of range.
+func (c Config) Validate() error { return c.validate() }
+
+// Draw seeds the output tokens of a request.
+func (c Config) Draw(id string) uint64 { return xxh3.HashStringSeed(id, c.Seed) }
+
+// OutputToken is the token that a request with this draw has at a position, its prompt counted: a word,
+// whatever happened before, so that a preempted request or a second run says the same.
+func OutputToken(draw uint64, position int) uint32 {
+	const words = tokens.Vocab - tokens.FirstWord
+	mixed := tokens.DigestTerm(draw + uint64(position)*0x9e3779b97f4a7c15)
+	return tokens.FirstWord + uint32(mixed%words)
+}
