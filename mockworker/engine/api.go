@@ -71,8 +71,11 @@ type Request struct {
 	LoRAName  string
 	LoRAID    int
 	CacheSalt string
-	// Priority has no effect under first come, first served, which is the only policy.
+	// Priority orders requests under PolicyPriority, the lowest first; otherwise it has no effect.
 	Priority int
+	// ReportFull announces the prefix found in the cache too, by one store when the request is first
+	// scheduled (kv_cache_report_mode "full").
+	ReportFull bool
 	// Ref is the caller's own number for the request; its Outputs carry it.
 	Ref int
 	// Hashes, if set, are those of the prompt's full blocks as Config.Hasher makes them, worked out
@@ -126,10 +129,23 @@ type RequestStats struct {
 // Load is a snapshot of how busy the engine is.
 type Load struct {
 	Running, Waiting int
+	// MaxRunning is the most that may run at once.
+	MaxRunning int
+	// WaitingDeferred are those of Waiting that wait for something else than room. Nothing makes a request
+	// of this engine do so.
+	WaitingDeferred int
 	// WaitingUncachedTokens sums, over the waiting, the tokens not found in the cache when each was queued.
 	WaitingUncachedTokens int64
 	// KVUsage is the share of blocks in use, 0 to 1; cached blocks nobody uses count as free.
 	KVUsage float64
+	// UsedTokens are the tokens of running requests that are computed or found, each request's counted though
+	// they share blocks; MaxTokens is what the pool can hold and TokenUsage the one over the other, at most
+	// 1. Idle cached blocks are not used.
+	UsedTokens, MaxTokens int64
+	TokenUsage            float64
+	// GenRate is output tokens per second of the passes that decode, HitRate the share of prompt tokens found
+	// in the cache; both are moving averages, with a weight of 0.3 for a pass and 0.2 for a request.
+	GenRate, HitRate float64
 	// Steps counts model passes.
 	Steps int64
 }
@@ -138,7 +154,9 @@ type Load struct {
 type Counters struct {
 	// PrefixQueries and PrefixHits are tokens looked up and found, once per request.
 	PrefixQueries, PrefixHits int64
-	Preemptions               int64
+	// ExternalQueries and ExternalHits are the same for the host tier, asked for what the device has not.
+	ExternalQueries, ExternalHits int64
+	Preemptions                   int64
 	// PromptTokens are counted with a request's first token, GenerationTokens one by one.
 	PromptTokens, GenerationTokens int64
 	FinishedLength, FinishedAbort  int64

@@ -16,6 +16,9 @@ type Engine struct {
 	byID    map[string]*request
 
 	waitingUncached int64
+	usedTokens      int64 // sum of computed over running
+	genRate         average
+	hitRate         average
 	steps           int64
 	pace            Pace
 	counters        Counters
@@ -45,7 +48,8 @@ func New(c Config) (*Engine, error) {
 	if err := c.validate(); err != nil {
 		return nil, fmt.Errorf("engine of rank %d: %w", c.Rank, err)
 	}
-	return &Engine{cfg: c, pool: newPool(c.NumBlocks), byID: make(map[string]*request)}, nil
+	return &Engine{cfg: c, pool: newPool(c.NumBlocks), byID: make(map[string]*request),
+		genRate: average{weight: genRateWeight}, hitRate: average{weight: hitRateWeight}}, nil
 }
 
 // Add queues a request at now. It fails with ErrBadRequest, ErrTooLong or ErrNeverFits, and then nothing
@@ -140,11 +144,15 @@ func (e *Engine) SetPace(p Pace) { e.pace = p }
 
 // Load is a snapshot; requests that produced their last output count as running until the next Step.
 func (e *Engine) Load() Load {
-	return Load{
-		Running: len(e.running), Waiting: e.waiting.len(),
+	l := Load{
+		Running: len(e.running), Waiting: e.waiting.len(), MaxRunning: e.cfg.MaxNumSeqs,
 		WaitingUncachedTokens: e.waitingUncached,
 		KVUsage:               e.pool.usage(), Steps: e.steps,
+		UsedTokens: e.usedTokens, MaxTokens: int64(e.cfg.NumBlocks-1) * int64(e.cfg.BlockSize),
+		GenRate: e.genRate.value, HitRate: e.hitRate.value,
 	}
+	l.TokenUsage = min(float64(l.UsedTokens)/float64(l.MaxTokens), 1)
+	return l
 }
 
 // Counters is a snapshot of the counters.

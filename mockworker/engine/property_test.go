@@ -374,6 +374,13 @@ func (m *model) checkLoad(t *rapid.T) {
 	for _, q := range m.e.waiting.items[m.e.waiting.head:] {
 		uncached += int64(q.uncached)
 	}
+	var used int64
+	for _, q := range m.e.running {
+		used += int64(q.computed)
+	}
+	if l.UsedTokens != used || l.TokenUsage > 1 || l.HitRate < 0 || l.HitRate > 1 || l.GenRate < 0 {
+		t.Fatalf("%d tokens of running requests are computed, load says %+v", used, l)
+	}
 	if l.WaitingUncachedTokens != uncached {
 		t.Fatalf("%d uncached tokens waiting, load says %d", uncached, l.WaitingUncachedTokens)
 	}
@@ -391,7 +398,7 @@ func (m *model) drain(t *rapid.T) {
 		m.step(t)
 	}
 	m.step(t)
-	if l := m.e.Load(); l.Running != 0 || l.Waiting != 0 || l.WaitingUncachedTokens != 0 || l.KVUsage != 0 {
+	if l := m.e.Load(); l.Running != 0 || l.Waiting != 0 || l.WaitingUncachedTokens != 0 || l.KVUsage != 0 || l.UsedTokens != 0 {
 		t.Fatalf("load of an idle engine is %+v", l)
 	}
 	if r := m.e.Step(m.now); r.Worked {

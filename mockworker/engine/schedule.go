@@ -39,6 +39,7 @@ func (e *Engine) preemptLast() *request {
 	e.running[last] = nil
 	e.running = e.running[:last]
 	e.pool.release(q.blocks)
+	e.usedTokens -= int64(q.computed)
 	q.blocks, q.computed, q.cached = q.blocks[:0], 0, 0
 	q.stats.Preemptions++
 	e.counters.Preemptions++
@@ -77,6 +78,7 @@ func (e *Engine) start(q *request, now int64, hit int) {
 	if e.cfg.EnablePrefixCaching {
 		e.counters.PrefixQueries += int64(len(q.tokens))
 		e.counters.PrefixHits += int64(hit)
+		e.hitRate.add(float64(hit) / float64(len(q.tokens)))
 	}
 }
 
@@ -121,6 +123,7 @@ func (e *Engine) allocate(q *request, hits []int32, n int) bool {
 		e.pool.touch(id)
 	}
 	q.blocks = append(q.blocks, hits...)
+	e.usedTokens += int64(computed - q.computed)
 	q.computed, q.cached = computed, q.cached+len(hits)
 	for range need {
 		q.blocks = append(q.blocks, e.takeBlock())

@@ -18,6 +18,7 @@ func (e *Engine) Step(now int64) StepResult {
 	for _, s := range e.batch {
 		e.advance(s, until)
 	}
+	e.noteRate(w, until-now)
 	e.handedOut = true
 	return StepResult{Worked: true, Until: until, Outputs: e.outputs, Events: e.events}
 }
@@ -61,7 +62,8 @@ func (e *Engine) dropAborted() {
 
 func (e *Engine) release(q *request) {
 	e.pool.release(q.blocks)
-	q.blocks = nil
+	e.usedTokens -= int64(q.computed)
+	q.blocks, q.computed = nil, 0
 }
 
 // advance books the computed tokens of one request and samples its next token when nothing of it is left
@@ -69,6 +71,7 @@ func (e *Engine) release(q *request) {
 func (e *Engine) advance(s scheduled, until int64) {
 	q := s.q
 	q.computed += s.n
+	e.usedTokens += int64(s.n)
 	if q.computed < len(q.tokens) {
 		return
 	}
