@@ -78,6 +78,7 @@ type Publisher struct {
 	past    zsock.PubStats
 
 	batches, requests, malformed, replayed atomic.Int64
+	followers                              followers
 
 	ctx    context.Context // ends with Close
 	stop   context.CancelFunc
@@ -191,6 +192,7 @@ func (p *Publisher) Close() (err error) {
 	p.closed.Do(func() {
 		p.stop()
 		p.wg.Wait()
+		p.followers.end(ErrClosed)
 		err = p.sockets.close()
 	})
 	return err
@@ -199,6 +201,7 @@ func (p *Publisher) Close() (err error) {
 // closeSockets closes the sockets of an incarnation that ends; they stay in place, mute, until others open.
 func (p *Publisher) closeSockets() error {
 	err := p.sockets.close()
+	p.followers.end(ErrRestarted)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.sockets.pub.Stats()
@@ -294,7 +297,7 @@ func (p *Publisher) send(now int64, payload []byte) {
 		p.announce(now, payload)
 	case faults.Send:
 		seq := p.announce(now, payload)
-		p.sockets.pub.Send(p.topic, seq, payload)
+		p.deliver(seq, payload)
 	}
 }
 
