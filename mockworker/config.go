@@ -46,6 +46,8 @@ type Config struct {
 	ChatMaxTokens             int
 	MaxBodyBytes              int64
 
+	FaultConfig
+
 	Count         int
 	IDs           []string
 	ReadyFile     string
@@ -85,6 +87,8 @@ func AddFlags(fs *pflag.FlagSet, c *Config) {
 	fs.IntVar(&c.ChatMaxTokens, "chat-max-tokens", 256, "output tokens of a chat request that sets no maximum: mock engines never stop by themselves")
 	fs.Int64Var(&c.MaxBodyBytes, "max-body-bytes", 8<<20, "longest request body")
 
+	addFaultFlags(fs, &c.FaultConfig)
+
 	fs.IntVar(&c.Count, "count", 1, "workers in this process")
 	fs.StringSliceVar(&c.IDs, "id", nil, "id of a worker, once per worker; default w1, w2, ...")
 	fs.StringVar(&c.ReadyFile, "ready-file", "", "file written with all ports once everything serves")
@@ -111,7 +115,7 @@ func (c Config) plan() (*plan, error) {
 	if p.Log == nil {
 		p.Log = slog.New(slog.DiscardHandler)
 	}
-	for _, check := range []func() error{p.checkNumbers, p.checkAdmin, p.checkIDs, p.lookUpEngine, p.lookUpEvents} {
+	for _, check := range []func() error{p.checkNumbers, p.checkAdmin, p.checkIDs, p.lookUpEngine, p.lookUpEvents, p.FaultConfig.check} {
 		if err := check(); err != nil {
 			return nil, err
 		}

@@ -145,7 +145,7 @@ func (w *worker) newPublisher(p *plan, rank int, fold *truth.Fold) (*publish.Pub
 	}
 	return publish.New(publish.Options{
 		Config: p.events, Host: p.Host, Rank: rank, Encoder: enc, Fold: fold, Faults: w.faults,
-		ReplayHWM: p.ReplayHWM, Log: w.log,
+		ReplayHWM: p.ReplayHWM, Late: p.LateRemovals, Log: w.log,
 	})
 }
 

@@ -35,8 +35,8 @@ type Observer interface {
 type Options struct {
 	Engine   engine.Core
 	Observer Observer
-	// Publish takes the events of one step before its tokens go out; nil throws them away. It may block,
-	// and then the steps wait, as a real engine's do. ctx ends when the loop is closed.
+	// Publish takes the events of each step, often none, before its tokens go out; nil throws them away. It
+	// may block, and then the steps wait, as a real engine's do. ctx ends when the loop is closed.
 	Publish func(ctx context.Context, events []engine.Event) error
 	// Faults may freeze the steps of Rank; nil never does.
 	Faults *faults.Set
@@ -311,7 +311,7 @@ func (l *Loop) sleepUntil(until int64) bool {
 // its blocks announced.
 func (l *Loop) finishStep(res *engine.StepResult) {
 	l.lastStep = res.Until
-	if l.o.Publish != nil && len(res.Events) > 0 {
+	if l.o.Publish != nil {
 		if err := l.o.Publish(l.ctx, res.Events); err != nil {
 			l.o.Log.Warn("an event batch was not published", "err", err)
 		}

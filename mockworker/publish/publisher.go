@@ -14,6 +14,7 @@ import (
 	"fleetdrill/internal/zsock"
 	"fleetdrill/mockworker/engine"
 	"fleetdrill/mockworker/faults"
+	"fleetdrill/mockworker/late"
 	"fleetdrill/mockworker/ring"
 	"fleetdrill/mockworker/truth"
 )
@@ -42,6 +43,8 @@ type Options struct {
 	// ReplayHWM above 0 loses replay frames as libzmq does when that many wait for one peer (real engines:
 	// 1,000); 0 loses none.
 	ReplayHWM int
+	// Late holds removals back; the zero value does not.
+	Late late.Options
 	// Log may be nil.
 	Log *slog.Logger
 }
@@ -63,7 +66,12 @@ type Publisher struct {
 	topic []byte
 	at    place // with the ports that New found
 
+	// encoding is held by whoever takes events, encodes them and queues the payload: the step loop, and the
+	// publisher goroutine for removals whose time has come while no step runs. It guards scratch and late.
+	encoding sync.Mutex
 	scratch  []byte // Publish's encoding buffer
+	late     *late.Removals
+
 	queue    *queue
 	asked    chan *zsock.Request
 	commands chan command
@@ -112,7 +120,7 @@ func New(o Options) (*Publisher, error) {
 		o: o, topic: []byte(o.Config.Topic), at: sock.place(first), sockets: sock,
 		queue: newQueue(o.Config.MaxQueueSize), asked: make(chan *zsock.Request),
 		commands: make(chan command), woken: make(chan struct{}, 1),
-		buffer: ring.New[sent](o.Config.BufferSteps),
+		buffer: ring.New[sent](o.Config.BufferSteps), late: late.New(o.Late),
 	}
 	o.Fold.Restart(clock.MonoNs())
 	p.ctx, p.stop = context.WithCancel(context.Background())
@@ -130,16 +138,30 @@ func (p *Publisher) Endpoints() (events, replay string) {
 	return p.at.events.Endpoint, replay
 }
 
-// Publish encodes the events of one step, stamps them with the wall clock and queues them as one batch.
-// It waits while the queue is full, until ctx ends. events may be reused afterwards.
+// Publish encodes the events of one step, perhaps none, stamps them with the wall clock and queues them as
+// one batch. It waits while the queue is full, until ctx ends. events may be reused afterwards.
 func (p *Publisher) Publish(ctx context.Context, events []engine.Event) error {
-	if len(events) == 0 {
-		return nil
+	held, err := p.publish(ctx, events)
+	if held {
+		p.Wake() // what is held may be due before another step comes
 	}
-	if err := p.queue.push(ctx, item{monoNs: clock.MonoNs(), payload: p.encode(events)}); err != nil {
+	if err != nil {
 		return fmt.Errorf("queueing an event batch: %w", err)
 	}
 	return nil
+}
+
+// publish says whether removals are held.
+func (p *Publisher) publish(ctx context.Context, events []engine.Event) (held bool, err error) {
+	p.encoding.Lock()
+	defer p.encoding.Unlock()
+	now := clock.MonoNs()
+	events = p.late.Filter(now, events)
+	held = p.late.Held() > 0
+	if len(events) == 0 {
+		return held, nil
+	}
+	return held, p.queue.push(ctx, item{monoNs: now, payload: p.encode(events)})
 }
 
 // Flush waits until every batch queued so far is folded and sent, but for those that a fault delays.
@@ -237,7 +259,11 @@ func (p *Publisher) run() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		if due := p.drain(); due > 0 {
+		due := p.drain()
+		if next, ok := p.overdue(); ok && (due == 0 || next < due) {
+			due = next
+		}
+		if due > 0 {
 			timer.Reset(time.Duration(due - clock.MonoNs()))
 		}
 		select {

@@ -26,7 +26,7 @@ func newQueue(max int) *queue {
 	return &queue{items: ring.New[item](max), filled: make(chan struct{}, 1), freed: make(chan struct{}, 1)}
 }
 
-// push appends it, waiting while the queue is full, until ctx ends. There is one pusher.
+// push appends it, waiting while the queue is full, until ctx ends. There is one pusher at a time.
 func (q *queue) push(ctx context.Context, it item) error {
 	for {
 		if q.tryPush(it) {
@@ -49,6 +49,12 @@ func (q *queue) tryPush(it item) bool {
 	}
 	q.items.Push(it)
 	return true
+}
+
+func (q *queue) full() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.items.Full()
 }
 
 // peek is the oldest item, which stays.

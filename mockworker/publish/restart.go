@@ -35,11 +35,7 @@ type Restarted struct {
 // nothing announced. Like Publish it is for the step loop. The error says that the sockets did not open
 // again; the publisher then goes on unheard.
 func (p *Publisher) Restart(ctx context.Context, r Restart) (Restarted, error) {
-	// Here, not on the publisher goroutine: the encoder belongs to whoever publishes.
-	ahead := make([][]byte, r.Ahead)
-	for i := range ahead {
-		ahead[i] = p.encode(r.Batch(i))
-	}
+	ahead := p.makeAhead(r)
 	var did Restarted
 	var reopened error
 	err := p.do(ctx, func(ctx context.Context) { did, reopened = p.restart(ctx, r.Rebind, ahead) })
@@ -49,8 +45,21 @@ func (p *Publisher) Restart(ctx context.Context, r Restart) (Restarted, error) {
 	return did, reopened
 }
 
+// makeAhead encodes the batches that go out before the sockets open. Not on the publisher goroutine: they
+// may be many, and the old incarnation is still sending.
+func (p *Publisher) makeAhead(r Restart) [][]byte {
+	p.encoding.Lock()
+	defer p.encoding.Unlock()
+	ahead := make([][]byte, r.Ahead)
+	for i := range ahead {
+		ahead[i] = p.encode(r.Batch(i))
+	}
+	return ahead
+}
+
 // restart runs on the publisher goroutine.
 func (p *Publisher) restart(ctx context.Context, rebind bool, ahead [][]byte) (did Restarted, err error) {
+	p.dropLate()
 	head := p.o.Fold.Head()
 	did = Restarted{OldEpoch: head.Epoch, OldNext: head.Seq + 1, NewEpoch: clock.MonoNs(), Lost: p.queue.empty()}
 	if rebind {
@@ -70,7 +79,7 @@ func (p *Publisher) restart(ctx context.Context, rebind bool, ahead [][]byte) (d
 	return did, err
 }
 
-// encode makes the payload of a batch that is collected now, a copy of the exact size: the replay buffer
+// encode, with encoding held, makes the payload of a batch that is collected now, a copy of the exact size: the replay buffer
 // keeps thousands.
 func (p *Publisher) encode(events []engine.Event) []byte {
 	ts := float64(time.Now().UnixNano()) / 1e9
