@@ -2,6 +2,7 @@ package faults
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -57,7 +58,7 @@ func TestPublisherFaultsNeedAPublisher(t *testing.T) {
 		if _, err := Parse(text, Worker{Ranks: 1, Events: true}); err != nil {
 			t.Errorf("%s: %v", text, err)
 		}
-		want := kind == "pause" || kind == "wedge" || kind == "exit"
+		want := kind == "pause" || kind == "wedge" || kind == "exit" || slices.Contains(httpKinds, kind)
 		if _, err := Parse(text, Worker{Ranks: 1}); (err == nil) != want {
 			t.Errorf("%s without events: %v", text, err)
 		}

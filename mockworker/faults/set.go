@@ -39,6 +39,8 @@ type fault struct {
 	first    int64
 	acted    int64
 	tokens   int // handed out since an exit was armed
+	armedAt  int64
+	asked    int64 // requests that might have been hit
 	evidence evidence
 }
 
@@ -53,7 +55,7 @@ func (s *Set) Arm(now int64, sp Spec) (id string, err error) {
 		return "", fmt.Errorf("%w: heal %s (%s, rank %d) first", ErrConflict, f.id, sp.Kind, sp.Rank)
 	}
 	s.next++
-	f := &fault{id: "f" + strconv.Itoa(s.next), spec: sp, state: contract.FaultArmed}
+	f := &fault{id: "f" + strconv.Itoa(s.next), spec: sp, state: contract.FaultArmed, armedAt: now}
 	s.faults = append(s.faults, f)
 	s.live.Add(1)
 	if len(s.faults) > maxKept {
@@ -204,7 +206,7 @@ func (s *Set) Token(now int64, rank int) (code int, exit bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f := s.find(now, rank, contract.FaultExit)
-	if f == nil {
+	if f == nil || f.spec.At > 0 {
 		return 0, false
 	}
 	if f.tokens < f.spec.AfterTokens {

@@ -50,6 +50,7 @@ type Spec struct {
 	Ahead         int
 	// Code is the exit code, AfterTokens how many output tokens are still handed out.
 	Code, AfterTokens int
+	HTTP
 }
 
 // Worker is what a worker can have faults in.
@@ -114,6 +115,9 @@ func take(given map[string]json.RawMessage, name string, read func(json.RawMessa
 
 // check is what no single parameter tells.
 func (s *Spec) check(w Worker) error {
+	if err := s.checkHTTP(); err != nil {
+		return err
+	}
 	switch {
 	case s.Rank >= w.Ranks:
 		return fmt.Errorf("parameter rank is %d: this worker has %d", s.Rank, w.Ranks)
@@ -144,10 +148,10 @@ func (s *Spec) touchesEvents() bool {
 }
 
 func kinds() []string {
-	return []string{
+	return append([]string{
 		contract.FaultPause, contract.FaultWedge, contract.FaultDropBatches, contract.FaultDelayPublisher,
 		contract.FaultMutePublisher, contract.FaultRestartPublisher, contract.FaultExit,
-	}
+	}, httpKinds...)
 }
 
 // param is one parameter of a kind: how it is read into a Spec, and shown out of it; nil is not shown.
@@ -159,6 +163,9 @@ type param struct {
 
 // paramsOf are the parameters of s.Kind, bound to s.
 func paramsOf(s *Spec) ([]param, bool) {
+	if params := httpParams(s); params != nil {
+		return params, true
+	}
 	params := []param{whole("rank", &s.Rank, 0, 1<<20)}
 	switch s.Kind {
 	case contract.FaultPause, contract.FaultWedge, contract.FaultMutePublisher:
@@ -171,7 +178,8 @@ func paramsOf(s *Spec) ([]param, bool) {
 		params = append(params, oneOf("cache", &s.Cache, Keep, Empty), oneOf("socket", &s.Socket, Keep, Rebind),
 			whole("ahead", &s.Ahead, 0, MaxAhead))
 	case contract.FaultExit:
-		params = append(params, whole("code", &s.Code, 0, maxCode), whole("after_tokens", &s.AfterTokens, 0, 1<<30))
+		params = append(params, whole("code", &s.Code, 0, maxCode), whole("after_tokens", &s.AfterTokens, 0, 1<<30),
+			duration("at", &s.At, maxFor))
 	default:
 		return nil, false
 	}
@@ -180,6 +188,7 @@ func paramsOf(s *Spec) ([]param, bool) {
 
 // setDefaults fills in what a body may leave out.
 func (s *Spec) setDefaults() {
+	s.setHTTPDefaults()
 	switch s.Kind {
 	case contract.FaultDropBatches:
 		s.Replay = Keep

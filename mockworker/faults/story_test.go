@@ -69,6 +69,9 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		s.set.Finish(d.CmdArgs[0].Key, d.Input)
 		return "ok"
 	}
+	if out, ok := s.runHTTP(t, d); ok {
+		return out
+	}
 	t.Fatalf("%s: unknown command %q", d.Pos, d.Cmd)
 	return ""
 }
