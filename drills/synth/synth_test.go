@@ -393,7 +393,7 @@ func cost(s Spec, r load.Request, t Timing) (ns float64) {
 	case r.Head >= 0:
 		prefill -= s.HeadTokens
 	}
-	ns = float64(prefill) * (t.B + t.E*float64(r.PromptTokens))
+	ns = float64(prefill) * (t.B + t.E*(float64(r.PromptTokens)-float64(prefill)/2))
 	for i := range r.MaxTokens - 1 {
 		ns += t.C + t.D*float64(r.PromptTokens+i+1)
 	}

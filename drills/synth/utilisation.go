@@ -2,7 +2,7 @@ package synth
 
 // Timing holds an engine profile's coefficients of a step's duration beyond its fixed cost, in
 // nanoseconds: B per prefill token, C per decoding sequence, D per token of context of a decoding
-// sequence, E per prefill token and token of context.
+// sequence, E per prefill token and token of context, a chunk's own tokens counting half.
 type Timing struct{ B, C, D, E float64 }
 
 // Utilisation is the share of a worker's time that the load keeps it computing, 1 being all of it: the
@@ -22,14 +22,14 @@ func (s Spec) prefillNs(t Timing) float64 {
 	if s.HitsOnly {
 		// A cached prompt still computes its last block.
 		n := float64(s.BlockSize)
-		return t.B*n + t.E*n*(float64(s.HeadTokens)+s.Input.mean())
+		return t.B*n + t.E*n*(float64(s.HeadTokens)+s.Input.mean()-n/2)
 	}
 	h, mean, square := float64(s.HeadTokens), s.Input.mean(), s.Input.meanSquare()
 	fresh := s.freshShare()
 	tokens := mean + fresh*h
-	// Behind a cached head: x tokens at a context of h + x. With a fresh prefix: h + x at h + x.
-	behind := h*mean + square
-	own := h*h + 2*h*mean + square
+	// Behind a cached head: x tokens at a context of h + x/2. With a fresh prefix: h + x at half of that.
+	behind := h*mean + square/2
+	own := (h*h + 2*h*mean + square) / 2
 	return t.B*tokens + t.E*(fresh*own+(1-fresh)*behind)
 }
 

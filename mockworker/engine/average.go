@@ -22,7 +22,7 @@ func (a *average) add(v float64) {
 }
 
 // noteRate counts a pass of ns that decoded. One that only prefilled says nothing about the rate.
-func (e *Engine) noteRate(w work, ns int64) {
+func (e *Engine) noteRate(w Pass, ns int64) {
 	if w.decodeSeqs == 0 || ns <= 0 {
 		return
 	}

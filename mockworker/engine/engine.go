@@ -48,7 +48,7 @@ func New(c Config) (*Engine, error) {
 	if err := c.validate(); err != nil {
 		return nil, fmt.Errorf("engine of rank %d: %w", c.Rank, err)
 	}
-	return &Engine{cfg: c, pool: newPool(c.NumBlocks), byID: make(map[string]*request),
+	return &Engine{cfg: c, pool: newPool(c.NumBlocks), byID: make(map[string]*request), pace: Pace{Jitter: c.Timing.Jitter},
 		genRate: average{weight: genRateWeight}, hitRate: average{weight: hitRateWeight}}, nil
 }
 
@@ -59,6 +59,7 @@ func (e *Engine) Add(now int64, r Request) error {
 		return err
 	}
 	q := newRequest(now, r, e.cfg.Seed)
+	q.readyAt = now + e.cfg.Timing.Overhead
 	if e.cfg.EnablePrefixCaching {
 		q.extendHashes(e.cfg.Hasher, e.cfg.BlockSize)
 	}
@@ -139,8 +140,12 @@ func (e *Engine) emptyAll() {
 	}
 }
 
-// SetPace makes the model passes that begin from now on slower or uneven.
-func (e *Engine) SetPace(p Pace) { e.pace = p }
+// SetPace makes the model passes that begin from now on slower or uneven, never evener than the engine's
+// timing has them.
+func (e *Engine) SetPace(p Pace) {
+	p.Jitter = max(p.Jitter, e.cfg.Timing.Jitter)
+	e.pace = p
+}
 
 // Load is a snapshot; requests that produced their last output count as running until the next Step.
 func (e *Engine) Load() Load {

@@ -9,22 +9,9 @@ import (
 // What engines of other families share with this one, so that the same seed, request and timing profile
 // mean the same under each of them.
 
-// Pass is what one model pass computes.
-type Pass struct {
-	// PrefillTokens is the prompt tokens of all chunks, PrefillContext the sum over chunks of their tokens
-	// times the tokens computed once the chunk is.
-	PrefillTokens, PrefillContext int64
-	// DecodeSeqs is the requests that compute one token behind their prompt, DecodeContext their lengths.
-	DecodeSeqs, DecodeContext int64
-}
-
 // PassTime is the length in ns of the step-th model pass, which computes p at this pace.
 func (c Config) PassTime(p Pass, pace Pace, step int64) int64 {
-	w := work{
-		prefillTokens: p.PrefillTokens, prefillContext: p.PrefillContext,
-		decodeSeqs: p.DecodeSeqs, decodeContext: p.DecodeContext,
-	}
-	return pace.bend(c.Timing.duration(w), c.Seed, step)
+	return pace.bend(c.Timing.duration(p), c.Seed, step)
 }
 
 // Validate says what is out of range.

@@ -34,7 +34,8 @@ type request struct {
 	computed int
 	cached   int
 
-	uncached int // tokens not in the cache when it was queued
+	readyAt  int64 // when the scheduler may first see it: its arrival and Timing.Overhead
+	uncached int   // tokens not in the cache when it was queued
 	started  bool
 	finished bool // produced its last output, blocks not given back yet
 	aborted  bool

@@ -2,8 +2,8 @@ package engine
 
 // schedule fills the batch: one token budget, running requests first in order of admission, then waiting
 // ones first come, first served.
-func (e *Engine) schedule(now int64) work {
-	var w work
+func (e *Engine) schedule(now int64) Pass {
+	var w Pass
 	e.beginEvents()
 	budget := e.cfg.MaxNumBatchedTokens
 	budget, preempted := e.scheduleRunning(budget, &w)
@@ -15,7 +15,7 @@ func (e *Engine) schedule(now int64) work {
 
 // scheduleRunning gives every running request its tokens while the budget lasts. One that finds no block
 // throws out the last admitted, in the end itself.
-func (e *Engine) scheduleRunning(budget int, w *work) (left int, preempted bool) {
+func (e *Engine) scheduleRunning(budget int, w *Pass) (left int, preempted bool) {
 	for i := 0; i < len(e.running) && budget > 0; i++ {
 		q := e.running[i]
 		n := min(len(q.tokens)-q.computed, budget)
@@ -50,9 +50,12 @@ func (e *Engine) preemptLast() *request {
 
 // admit takes waiting requests in while there are budget, places and blocks. The first that does not fit
 // keeps the others waiting.
-func (e *Engine) admit(now int64, budget int, w *work) {
+func (e *Engine) admit(now int64, budget int, w *Pass) {
 	for budget > 0 && e.waiting.len() > 0 && len(e.running) < e.cfg.MaxNumSeqs {
 		q := e.waiting.front()
+		if q.readyAt > now {
+			return
+		}
 		e.hits = e.lookup(e.hits[:0], q)
 		hit := len(e.hits) * e.cfg.BlockSize
 		n := min(len(q.tokens)-hit, budget)
@@ -84,15 +87,13 @@ func (e *Engine) start(q *request, now int64, hit int) {
 
 // put adds a request's n tokens to the batch. A single token behind a computed prompt is decoding,
 // anything else a prefill chunk.
-func (e *Engine) put(q *request, n int, w *work) {
+func (e *Engine) put(q *request, n int, w *Pass) {
 	e.batch = append(e.batch, scheduled{q, n})
 	if n == 1 && q.output() > 0 && q.computed+1 == len(q.tokens) {
-		w.decodeSeqs++
-		w.decodeContext += int64(len(q.tokens))
+		w.Decode(len(q.tokens))
 		return
 	}
-	w.prefillTokens += int64(n)
-	w.prefillContext += int64(n) * int64(q.computed+n)
+	w.Prefill(n, q.computed)
 }
 
 // lookup appends the cached leading blocks of a request to dst. At least the last token is left to

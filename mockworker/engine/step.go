@@ -11,7 +11,7 @@ func (e *Engine) Step(now int64) StepResult {
 	e.dropAborted()
 	w := e.schedule(now)
 	if len(e.batch) == 0 {
-		return StepResult{Worked: len(e.outputs) > 0, Until: now, Outputs: e.outputs}
+		return e.idle(now)
 	}
 	e.steps++
 	until := now + e.pace.bend(e.cfg.Timing.duration(w), e.cfg.Seed, e.steps)
@@ -21,6 +21,16 @@ func (e *Engine) Step(now int64) StepResult {
 	e.noteRate(w, until-now)
 	e.handedOut = true
 	return StepResult{Worked: true, Until: until, Outputs: e.outputs, Events: e.events}
+}
+
+// idle is a step without a model pass. While a request is on its way to the scheduler it lasts until that
+// one is there; nobody who comes meanwhile is there earlier.
+func (e *Engine) idle(now int64) StepResult {
+	r := StepResult{Worked: len(e.outputs) > 0, Until: now, Outputs: e.outputs}
+	if !r.Worked && e.waiting.len() > 0 && e.waiting.front().readyAt > now {
+		r.Worked, r.Until = true, e.waiting.front().readyAt
+	}
+	return r
 }
 
 // settle frees the requests that produced their last output in the pass before, in running order.
