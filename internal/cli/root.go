@@ -47,7 +47,7 @@ breaks things on purpose and says with numbers whether routing reacted as it mus
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usage(fmt.Errorf("%w; see `%s --help`", err, c.CommandPath()))
 	})
-	root.AddCommand(workerCommand(), gatewayCommand(), upCommand(), drillCommand(), reportCommand(), incidentCommand(), oracleCommand(), replayCommand(), eventsCommand(), traceCommand(), versionCommand(), watchdogCommand())
+	root.AddCommand(workerCommand(), gatewayCommand(), upCommand(), drillCommand(), reportCommand(), incidentCommand(), oracleCommand(), replayCommand(), eventsCommand(), traceCommand(), benchCommand(), versionCommand(), watchdogCommand())
 	return root
 }
 

@@ -1,0 +1,190 @@
+package workerbench
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"fleetdrill/replayer/load"
+)
+
+const (
+	streamMemory = "memory of a chat stream, 1,000 open"
+	streamCPU    = "CPU of a streamed token, 1,000 streams"
+	streamCore   = "streamed tokens per second of CPU"
+	streamGap99  = "gap between tokens, p99 of 1,000 streams at 50 ms"
+	streamGap50  = "gap between tokens, p50 of 1,000 streams at 50 ms"
+	streamStep   = 50 * time.Millisecond
+)
+
+var streamFigures = []figure{
+	{name: streamMemory, unit: "KB", bar: 60, goal: 25},
+	{name: streamCPU, unit: "us", bar: 12, goal: 6},
+	{name: streamCore, unit: "tokens/s", bar: none, goal: none, more: true},
+	{name: streamGap50, unit: "ms", bar: none, goal: none},
+	{name: streamGap99, unit: "ms", bar: 55, goal: 52},
+}
+
+// streams measures many chat streams at once, one token for each every 50 ms.
+func (b *bench) streams(ctx context.Context) ([]Row, error) {
+	profile, err := b.st.profile("step-50ms", int64(streamStep))
+	if err != nil {
+		return nil, err
+	}
+	values := map[string][]float64{}
+	for range b.pick(3, 1) { // a process each time: memory that one run needed is kept by the next
+		err := b.with(ctx, []string{"--profile", profile}, func(t target) error { return b.streamsOnce(ctx, t, values) })
+		if err != nil {
+			return nil, err
+		}
+	}
+	return rowsOf(streamFigures, values), nil
+}
+
+// streamsOf measures a peer that was started with 50 ms between tokens. Its peak counts from its start, so
+// it should be fresh.
+func (b *bench) streamsOf(ctx context.Context, t target) ([]Row, error) {
+	values := map[string][]float64{}
+	err := b.streamsOnce(ctx, t, values)
+	return rowsOf(streamFigures, values), err
+}
+
+// streamsOnce opens the streams and follows them to their ends.
+func (b *bench) streamsOnce(ctx context.Context, t target, values map[string][]float64) error {
+	n, length := b.pick(1000, 100), b.pick(200, 20)
+	request, err := generation(t, "/v1/chat/completions", map[string]any{
+		"messages": []map[string]string{{"role": "user", "content": "tell me a story"}}, "max_tokens": length, "stream": true, "ignore_eos": true,
+	})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	conns, err := dialAll(ctx, t.addr, n)
+	if err != nil {
+		return err
+	}
+	var before usage
+	if t.pid != 0 {
+		if before, err = usageOf(t.pid); err != nil {
+			return err
+		}
+	}
+	var s gapSum
+	g, ctx := errgroup.WithContext(ctx)
+	for _, c := range conns {
+		g.Go(func() error {
+			defer c.Close()
+			var seen gaps
+			err := c.do(request, seen.follow)
+			s.add(&seen)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	s.into(values)
+	if t.pid == 0 {
+		return nil
+	}
+	after, err := usageOf(t.pid)
+	cpu := after.cpu - before.cpu
+	values[streamMemory] = append(values[streamMemory], (after.peak-before.rss)/1024/float64(n))
+	values[streamCPU] = append(values[streamCPU], cpu/float64(s.tokens)*1e6)
+	values[streamCore] = append(values[streamCore], float64(s.tokens)/cpu)
+	return err
+}
+
+func dialAll(ctx context.Context, addr string, n int) (conns []*conn, err error) {
+	for range n {
+		c, err := dial(ctx, addr, 2<<10)
+		if err != nil {
+			return nil, err
+		}
+		conns = append(conns, c)
+	}
+	return conns, nil
+}
+
+// gaps is what one stream saw.
+type gaps struct {
+	ns     []int64
+	tokens int64
+	last   time.Time
+}
+
+// contentMark stands once in every chunk that carries a token, in the chat shape of OpenAI. The first chunk
+// of a stream has a role and an empty content, and counts as none.
+var contentMark = []byte(`"content":"`)
+
+// follow reads a stream to its end. What arrives in one read arrived together and has one gap before it.
+func (g *gaps) follow(r io.Reader) error {
+	buf := make([]byte, 4<<10)
+	carry := 0 // bytes kept of the read before: a mark whose content has not been seen, or part of one
+	for {
+		n, err := r.Read(buf[carry:])
+		seen := buf[:carry+n]
+		if got := contents(seen); got > 0 {
+			g.token(time.Now(), got)
+		}
+		carry = copy(buf, seen[max(0, len(seen)-len(contentMark)):])
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// contents counts the marks with something behind them. A mark at the very end waits for more.
+func contents(b []byte) (n int64) {
+	for {
+		_, after, ok := bytes.Cut(b, contentMark)
+		if !ok || len(after) == 0 {
+			return n
+		}
+		if after[0] != '"' {
+			n++
+		}
+		b = after
+	}
+}
+
+// token notes n tokens that came at now. Gaps begin with the second, so that they say how even the stream
+// is and not how long the prompt took.
+func (g *gaps) token(now time.Time, n int64) {
+	if g.tokens > 0 {
+		g.ns = append(g.ns, int64(now.Sub(g.last)))
+	}
+	g.tokens, g.last = g.tokens+n, now
+}
+
+// gapSum is what all streams saw.
+type gapSum struct {
+	mu     sync.Mutex // guards everything below
+	ns     []int64
+	tokens int64
+}
+
+func (s *gapSum) add(g *gaps) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ns, s.tokens = append(s.ns, g.ns...), s.tokens+g.tokens
+}
+
+func (s *gapSum) into(values map[string][]float64) {
+	h := load.NewHistogram()
+	for _, ns := range s.ns {
+		h.Add(ns)
+	}
+	q := h.Quantiles()
+	values[streamGap50] = append(values[streamGap50], q.P50)
+	values[streamGap99] = append(values[streamGap99], q.P99)
+}
