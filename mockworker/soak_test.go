@@ -1,0 +1,213 @@
+package mockworker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"fleetdrill/internal/contract"
+)
+
+// soak is how long TestSoak goes on: `go test -race -run TestSoak ./mockworker -args -soak 10m`.
+var soak = flag.Duration("soak", 2*time.Second, "how long TestSoak goes on")
+
+// soakWires are the wires of the fleets that soak side by side.
+var soakWires = []string{"vllm-0.25", "sglang-map"}
+
+// TestSoak keeps eight workers busy with everything at once: requests of every kind, clients that hang up,
+// nonsense, faults, and looks from the admin port. At the end nothing may be left over: no request counted
+// as running, no success uncounted, no block in use, no goroutine (TestMain looks for those).
+func TestSoak(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), *soak)
+	defer cancel()
+	var all sync.WaitGroup
+	var fleets []*soaking
+	for i, wire := range soakWires {
+		s := &soaking{seed: uint64(i)}
+		s.f = start(t, func(c *Config) {
+			c.Count, c.Wire = 8/len(soakWires), wire
+			c.NumGPUBlocksOverride, c.MaxModelLen, c.MaxNumSeqs = 400, 2000, 24
+		})
+		s.served = make([]soakCount, len(s.f.ready.Workers))
+		s.begin(ctx, &all)
+		fleets = append(fleets, s)
+	}
+	all.Wait()
+	for _, s := range fleets {
+		for _, err := range s.errs {
+			t.Error(err)
+		}
+		for i := range s.f.ready.Workers {
+			s.checkRest(t, i)
+		}
+	}
+}
+
+// soaking is one process's worth of workers and what was asked of them.
+type soaking struct {
+	f      *fleet
+	seed   uint64
+	served []soakCount // by worker
+
+	mu   sync.Mutex // guards errs
+	errs []error
+}
+
+// soakCount is what clients of one worker saw. Who hung up does not know how its request ended.
+type soakCount struct{ whole, hungUp atomic.Int64 }
+
+const clientsPerWorker = 6
+
+func (s *soaking) begin(ctx context.Context, all *sync.WaitGroup) {
+	for i := range s.f.ready.Workers {
+		for n := range clientsPerWorker {
+			all.Go(func() { s.client(ctx, i, rand.New(rand.NewPCG(s.seed, uint64(100*i+n)))) })
+		}
+		all.Go(func() { s.breaker(ctx, i, rand.New(rand.NewPCG(s.seed, uint64(1000+i)))) })
+		all.Go(func() { s.looker(ctx, i) })
+	}
+}
+
+func (s *soaking) fail(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.errs) < 20 {
+		s.errs = append(s.errs, fmt.Errorf(format, args...))
+	}
+}
+
+// ask sends a request and reads the answer whole.
+func (s *soaking) ask(ctx context.Context, method, url, body string) (int, string, error) {
+	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
+	if err != nil {
+		return 0, "", err
+	}
+	resp, err := s.f.client.Do(req)
+	if err != nil {
+		return 0, "", err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(text), err
+}
+
+// client sends one request after the other. Prompts share beginnings, so that there are hits, and together
+// they are many pools long, so that there are evictions and preemptions.
+func (s *soaking) client(ctx context.Context, worker int, rng *rand.Rand) {
+	api := s.f.ready.Workers[worker].HTTP
+	for ctx.Err() == nil {
+		ids := append(prompt(rng.IntN(12), 16*(1+rng.IntN(12))), prompt(rng.IntN(1000), rng.IntN(60))...)
+		body, _ := json.Marshal(map[string]any{"prompt": ids, "max_tokens": 1 + rng.IntN(80), "stream": rng.IntN(2) == 0})
+		switch rng.IntN(10) {
+		case 0:
+			s.nonsense(worker, rng)
+		case 1, 2:
+			s.hangUp(worker, string(body), time.Duration(rng.IntN(30))*time.Millisecond)
+		default:
+			// The end of the soak does not cut it: it is to be counted.
+			status, text, err := s.ask(context.Background(), "POST", api+"/v1/completions", string(body))
+			if err != nil || status != http.StatusOK {
+				s.fail("worker %d: completion answered %d %.200s, %v", worker, status, text, err)
+				return
+			}
+			s.served[worker].whole.Add(1)
+		}
+	}
+}
+
+func (s *soaking) hangUp(worker int, body string, after time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), after)
+	defer cancel()
+	_, _, err := s.ask(ctx, "POST", s.f.ready.Workers[worker].HTTP+"/v1/completions", body)
+	switch {
+	case err == nil:
+		s.served[worker].whole.Add(1)
+	case errors.Is(err, context.DeadlineExceeded):
+		s.served[worker].hungUp.Add(1)
+	default:
+		s.fail("worker %d: hanging up: %v", worker, err)
+	}
+}
+
+// nonsense must be refused as the client's fault.
+func (s *soaking) nonsense(worker int, rng *rand.Rand) {
+	bodies := []string{`{"prompt":[1,2`, `{"prompt":[9999999],"max_tokens":1}`, `{"prompt":"x","max_tokens":-1}`, `{"prompt":{},"model":1}`, `[]`, ``, `{"prompt":"x","max_tokens":100000}`}
+	status, text, err := s.ask(context.Background(), "POST", s.f.ready.Workers[worker].HTTP+"/v1/completions", bodies[rng.IntN(len(bodies))])
+	if err != nil || status < 400 || status > 499 {
+		s.fail("worker %d: nonsense answered %d %.200s, %v", worker, status, text, err)
+	}
+}
+
+// soakFaults end by themselves, and none of them makes an answer fail.
+var soakFaults = []string{
+	`{"kind":"pause","for":"40ms"}`, `{"kind":"wedge","for":"40ms"}`, `{"kind":"drop_batches","count":3}`,
+	`{"kind":"drop_batches","count":3,"replay":"lose"}`, `{"kind":"delay_publisher","by":"20ms","for":"60ms"}`,
+	`{"kind":"mute_publisher","for":"30ms"}`, `{"kind":"restart_publisher"}`, `{"kind":"restart_publisher","socket":"rebind","ahead":50}`,
+	`{"kind":"restart_publisher","cache":"empty"}`,
+}
+
+func (s *soaking) breaker(ctx context.Context, worker int, rng *rand.Rand) {
+	admin := s.f.ready.Workers[worker].Admin
+	for ctx.Err() == nil {
+		status, text, err := s.ask(context.Background(), "POST", admin+"/admin/faults", soakFaults[rng.IntN(len(soakFaults))])
+		if err != nil || (status >= 300 && status != http.StatusConflict) {
+			s.fail("worker %d: fault answered %d %.200s, %v", worker, status, text, err)
+			return
+		}
+		select {
+		case <-time.After(time.Duration(20+rng.IntN(100)) * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (s *soaking) looker(ctx context.Context, worker int) {
+	w := s.f.ready.Workers[worker]
+	for ctx.Err() == nil {
+		for _, url := range []string{
+			w.Admin + "/admin/truth", w.Admin + "/admin/truth/digests?rank=0", w.Admin + "/admin/truth/journal?rank=0",
+			w.Admin + "/admin/truth/requests", w.Admin + "/admin/truth/blocks?rank=0&set=resident", w.Admin + "/admin/faults",
+			w.HTTP + "/metrics", w.HTTP + "/health", w.HTTP + "/v1/models",
+		} {
+			if status, text, err := s.ask(context.Background(), "GET", url, ""); err != nil || status != http.StatusOK {
+				s.fail("GET %s answered %d %.200s, %v", url, status, text, err)
+			}
+		}
+	}
+}
+
+// checkRest waits until a worker is idle and compares its counters with what its clients saw.
+func (s *soaking) checkRest(t *testing.T, worker int) {
+	w := s.f.ready.Workers[worker]
+	var truth contract.Truth
+	s.f.eventually("worker "+w.ID+" to be idle", func() bool {
+		_, text, err := s.ask(context.Background(), "GET", w.Admin+"/admin/truth", "")
+		if err != nil || json.Unmarshal([]byte(text), &truth) != nil {
+			t.Fatalf("truth: %v in %.200s", err, text)
+		}
+		r := truth.Ranks[0]
+		return r.Running == 0 && r.Waiting == 0 && r.KVUsage == 0
+	})
+	rank, length, abort := truth.Ranks[0], truth.Counters["finished_length"], truth.Counters["finished_abort"]
+	whole, hungUp := s.served[worker].whole.Load(), s.served[worker].hungUp.Load()
+	if length < whole || length+abort > whole+hungUp {
+		t.Errorf("worker %s: %d ended by length and %d by abort; %d were served whole, %d clients hung up", w.ID, length, abort, whole, hungUp)
+	}
+	if whole < clientsPerWorker {
+		t.Errorf("worker %s served only %d requests", w.ID, whole)
+	}
+	if rank.ResidentBlocks-rank.Unannounced != rank.AnnouncedBlocks-rank.Ghost {
+		t.Errorf("worker %s: what is both resident and announced differs: %+v", w.ID, rank)
+	}
+	t.Logf("%s, wire %s: %d served, %d hung up, of which %d aborted, %d preemptions, %d steps", w.ID, truth.Wire, whole, hungUp, abort, truth.Counters["preemptions"], rank.Steps)
+}
