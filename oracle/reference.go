@@ -113,6 +113,9 @@ func (r *Reference) Score(holder uint32, chain []uint64) int {
 	return len(chain)
 }
 
+// Count is how many engine hashes holder has.
+func (r *Reference) Count(holder uint32) int { return len(r.holders[holder]) }
+
 // Blocks are the memberships of holder, by hash.
 func (r *Reference) Blocks(holder uint32) map[uint64]Block {
 	out := make(map[uint64]Block)

@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"fleetdrill/gateway/index"
+	"fleetdrill/gateway/index/indextest"
 )
 
-// -long runs 10^7 events instead of 10^5:
+// -long runs 10^7 churn events instead of 10^5, and whole corpora:
 //
 //	go test ./gateway/index/chain -run Churn -v -args -long
-var long = flag.Bool("long", false, "run the churn test over 10^7 events")
+var long = flag.Bool("long", false, "run the churn test over 10^7 events and corpora of 300,000")
 
 // cache is an engine's: least recently used blocks go first, and of one request the last.
 type cache struct {
@@ -74,12 +75,12 @@ func TestChurnLeavesNothing(t *testing.T) {
 	if *long {
 		events = 10_000_000
 	}
-	if raceEnabled {
+	if indextest.RaceEnabled {
 		events = 5_000
 	}
 	const workers, answer = 32, 4
 	rng := rand.New(rand.NewPCG(11, 11))
-	chains := forest(rng, 600, 64)
+	chains := indextest.Forest(rng, 600, 64)
 	all := make([][]uint64, len(chains))
 	for i, c := range chains {
 		all[i] = names(c)

@@ -6,13 +6,25 @@ import (
 	"testing"
 
 	"fleetdrill/gateway/index"
+	"fleetdrill/gateway/index/indextest"
 	"fleetdrill/gateway/index/maptree"
 	"fleetdrill/gateway/index/sharded"
 )
 
 // Histories of 300,000 events over 16 holders, on one index and on two shards: what every event reports
 // equals the reference, a score is compared every 16 events, everything at the end.
+//
+// Continuous integration runs a tenth; all of it:
+//
+//	go test ./gateway/index/chain -run Corpus -args -long
 func TestCorpusAgainstTheReference(t *testing.T) {
+	events := 30_000
+	if testing.Short() || indextest.RaceEnabled {
+		events = 10_000
+	}
+	if *long {
+		events = 300_000
+	}
 	for seed := range uint64(2) {
 		for shards := 1; shards <= 2; shards++ {
 			var parts []*Index
@@ -20,7 +32,7 @@ func TestCorpusAgainstTheReference(t *testing.T) {
 				parts = append(parts, New())
 				return parts[len(parts)-1]
 			})
-			corpus(t, ix, seed)
+			indextest.Corpus(t, ix, seed, events)
 			for _, part := range parts {
 				if _, err := part.check(); err != nil {
 					t.Fatal(err)
@@ -30,54 +42,14 @@ func TestCorpusAgainstTheReference(t *testing.T) {
 	}
 }
 
-func corpus(t *testing.T, ix index.Index, seed uint64) {
-	events := 300_000
-	if testing.Short() || raceEnabled {
-		events = 10_000
-	}
-	rng := rand.New(rand.NewPCG(seed, 1))
-	chains := forest(rng, 24, 10)
-	var lanes []*lane
-	for h := range index.Holder(16) {
-		lanes = append(lanes, newLane(h, chains, seed))
-	}
-	var scores index.Scores
-	for i := range events {
-		l := lanes[rng.IntN(len(lanes))]
-		if err := l.event(ix); err != nil {
-			t.Fatalf("seed %d, event %d: %v", seed, i, err)
-		}
-		if i%16 != 0 {
-			continue
-		}
-		c := slices.Clone(chains[rng.IntN(len(chains))])
-		if i%64 == 0 {
-			c[rng.IntN(len(c))] = 1
-		}
-		scores = ix.Lookup(c, scores)
-		got := 0
-		if int(l.holder) < len(scores) {
-			got = int(scores[l.holder])
-		}
-		if want := l.ref.Score(uint32(l.holder), c); got != want {
-			t.Fatalf("seed %d, event %d: score of %d is %d, want %d", seed, i, l.holder, got, want)
-		}
-	}
-	for _, l := range lanes {
-		if err := l.compare(ix); err != nil {
-			t.Fatalf("seed %d: %v", seed, err)
-		}
-	}
-}
-
 // Long chains and 100 holders, beside the map tree: every score of every lookup, and as many places.
 func TestCorpusAgainstTheMapTree(t *testing.T) {
 	events := 30_000
-	if testing.Short() || raceEnabled {
+	if testing.Short() || indextest.RaceEnabled {
 		events = 1_000
 	}
 	rng := rand.New(rand.NewPCG(8, 8))
-	chains := forest(rng, 200, 150)
+	chains := indextest.Forest(rng, 200, 150)
 	x, tree := New(), maptree.New()
 	all := make([][]uint64, len(chains))
 	for i, c := range chains {

@@ -2,5 +2,6 @@
 //
 // It holds no index: those are the packages beside it.
 //
-// The one idea to know: all of them give the same answers, so a name decides speed and memory only.
+// The one idea to know: all of them but crtc give the same answers, so a name decides speed and memory only.
+// crtc scores too low after a hole, which is what the design it shows does.
 package kinds

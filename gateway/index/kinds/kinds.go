@@ -7,6 +7,7 @@ import (
 
 	"fleetdrill/gateway/index"
 	"fleetdrill/gateway/index/chain"
+	"fleetdrill/gateway/index/crtc"
 	"fleetdrill/gateway/index/maptree"
 	"fleetdrill/gateway/index/positional"
 	"fleetdrill/gateway/index/sharded"
@@ -15,6 +16,7 @@ import (
 // Names of the indexes; Default is the one used when none is named.
 const (
 	Chain      = "chain"
+	CRTC       = "crtc"
 	MapTree    = "maptree"
 	Positional = "positional"
 	// Run is another name of Chain.
@@ -26,13 +28,15 @@ const (
 )
 
 // Help lists what New accepts, for flags and errors.
-const Help = "chain (or run), positional, maptree, sharded:N (N chains, 1 to 64)"
+const Help = "chain (or run), positional, maptree, crtc, sharded:N (N chains, 1 to 64)"
 
 // New makes the index of that name. An unknown name is an error that lists the known ones.
 func New(name string) (index.Index, error) {
 	switch name {
 	case Chain, Run:
 		return chain.New(), nil
+	case CRTC:
+		return crtc.New(), nil
 	case MapTree:
 		return maptree.New(), nil
 	case Positional:

@@ -6,7 +6,7 @@ import (
 )
 
 func TestNew(t *testing.T) {
-	for _, name := range []string{Default, Chain, Run, MapTree, Positional, "sharded:1", "sharded:64"} {
+	for _, name := range []string{Default, Chain, Run, MapTree, Positional, CRTC, "sharded:1", "sharded:64"} {
 		ix, err := New(name)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)

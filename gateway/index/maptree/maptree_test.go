@@ -17,6 +17,14 @@ func TestEqualsTheReferenceWithCopies(t *testing.T) {
 	indextest.Residency(t, func() index.Index { return New() })
 }
 
+func TestLanesAndReaders(t *testing.T) {
+	indextest.Lanes(t, 4, 150, false, func() index.Index { return New() })
+}
+
+func TestFollowsEngines(t *testing.T) {
+	indextest.Engines(t, func() index.Index { return New() })
+}
+
 // Two names for one block are one block, and taking one away leaves it.
 func TestTwins(t *testing.T) {
 	ix := New()

@@ -39,3 +39,7 @@ func TestLengthAndAllocations(t *testing.T) {
 func TestFollowsEngines(t *testing.T) {
 	indextest.Engines(t, func() index.Index { return New(2, func() index.Index { return chain.New() }) })
 }
+
+func TestLanesAndReaders(t *testing.T) {
+	indextest.Lanes(t, 10, 150, false, func() index.Index { return New(2, func() index.Index { return chain.New() }) })
+}

@@ -1,0 +1,214 @@
+package crtc
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"fleetdrill/gateway/index"
+)
+
+// Index is the tree. Make it with New.
+type Index struct {
+	root   *node
+	blocks atomic.Int64
+
+	// holders is indexed by id, nil for an id that is not known; replaced whole under holdersMu.
+	holders   atomic.Pointer[[]*holder]
+	holdersMu sync.Mutex
+}
+
+// holder is one holder's names.
+type holder struct {
+	mu    sync.Mutex
+	names map[uint64]spot
+}
+
+// spot is a block: its position, and the node that had it when it was named. A split may have moved it on
+// since, which node.at finds out.
+type spot struct {
+	node     *node
+	position uint32
+}
+
+var _ index.Index = (*Index)(nil)
+
+// New returns an empty tree.
+func New() *Index {
+	x := &Index{root: &node{}}
+	x.holders.Store(&[]*holder{})
+	return x
+}
+
+// Remove implements index.Index.
+func (x *Index) Remove(h index.Holder, hashes []uint64) (removed, unknown int) {
+	s := x.known(h)
+	if s == nil {
+		return 0, len(hashes)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	spots := make([]spot, 0, len(hashes))
+	for i, hash := range hashes {
+		at, ok := s.names[hash]
+		if !ok {
+			continue
+		}
+		delete(s.names, hash)
+		hashes[removed], hashes[i] = hash, hashes[removed]
+		removed++
+		spots = append(spots, at)
+	}
+	x.unname(h, spots)
+	return removed, len(hashes) - removed
+}
+
+// unname takes one name of h off each block; those of one node that stand together go under one lock.
+func (x *Index) unname(h index.Holder, spots []spot) {
+	for len(spots) > 0 {
+		n := spots[0].node.lockAt(spots[0].position)
+		kept := n.covered(h)
+		before := kept
+		for len(spots) > 0 && spots[0].node.at(spots[0].position) == n {
+			offset := spots[0].position - n.start
+			n.edge[offset].names--
+			n.refs--
+			kept = min(kept, offset)
+			spots = spots[1:]
+		}
+		if kept != before {
+			n.cover(h, kept)
+		}
+		needed := n.needed()
+		n.mu.Unlock()
+		if !needed {
+			x.unlink(n)
+		}
+	}
+}
+
+// unlink takes a node that nobody needs off its parent, then the parent if that is not needed either.
+func (x *Index) unlink(n *node) {
+	for n != x.root {
+		up := n.parent.Load()
+		up.mu.Lock()
+		if n.parent.Load() != up { // a split came between
+			up.mu.Unlock()
+			continue
+		}
+		n.mu.Lock()
+		stays := n.dead || n.needed()
+		if !stays {
+			up.disown(n)
+			n.dead = true
+			x.blocks.Add(-int64(len(n.edge)))
+		}
+		n.mu.Unlock()
+		stays = stays || up.needed()
+		up.mu.Unlock()
+		if stays {
+			return
+		}
+		n = up
+	}
+}
+
+// Clear implements index.Index.
+func (x *Index) Clear(h index.Holder) {
+	s := x.known(h)
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	edges := make(map[*node][]spot) // so that an edge is locked once
+	for _, at := range s.names {
+		n := at.node.at(at.position)
+		edges[n] = append(edges[n], at)
+	}
+	for _, spots := range edges {
+		x.unname(h, spots)
+	}
+	s.names = make(map[uint64]spot)
+}
+
+// Drop implements index.Index.
+func (x *Index) Drop(h index.Holder) {
+	x.Clear(h)
+	x.holdersMu.Lock()
+	defer x.holdersMu.Unlock()
+	list := slices.Clone(*x.holders.Load())
+	if int(h) < len(list) {
+		list[h] = nil
+		x.holders.Store(&list)
+	}
+}
+
+// Count implements index.Index.
+func (x *Index) Count(h index.Holder) int {
+	s := x.known(h)
+	if s == nil {
+		return 0
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.names)
+}
+
+// Stats implements index.Index. Nodes are blocks of edges, those included that nobody has any more but that
+// stand before or behind one that somebody has.
+func (x *Index) Stats() index.Stats {
+	out := index.Stats{Nodes: x.blocks.Load()}
+	for h, s := range *x.holders.Load() {
+		if s != nil {
+			out.Holders++
+			out.Memberships += int64(x.Count(index.Holder(h)))
+		}
+	}
+	return out
+}
+
+// Each implements index.Index. Only this holder is locked.
+func (x *Index) Each(h index.Holder, fn func(index.Membership) bool) {
+	s := x.known(h)
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for hash, at := range s.names {
+		n := at.node.lockAt(at.position)
+		m := index.Membership{Hash: hash, Position: int(at.position), Content: n.edge[at.position-n.start].content}
+		n.mu.Unlock()
+		if !fn(m) {
+			return
+		}
+	}
+}
+
+// known is the record of h, nil if there is none.
+func (x *Index) known(h index.Holder) *holder {
+	list := *x.holders.Load()
+	if int(h) >= len(list) {
+		return nil
+	}
+	return list[h]
+}
+
+// holder is the record of h, made on first use.
+func (x *Index) holder(h index.Holder) *holder {
+	if s := x.known(h); s != nil {
+		return s
+	}
+	x.holdersMu.Lock()
+	defer x.holdersMu.Unlock()
+	list := slices.Clone(*x.holders.Load())
+	for int(h) >= len(list) {
+		list = append(list, nil)
+	}
+	if list[h] == nil {
+		list[h] = &holder{names: make(map[uint64]spot)}
+		x.holders.Store(&list)
+	}
+	return list[h]
+}
