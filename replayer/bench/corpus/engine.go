@@ -1,0 +1,292 @@
+package corpus
+
+import (
+	"math"
+
+	"fleetdrill/internal/tokens"
+)
+
+// The offline engine serves the rows of one worker in virtual time. It schedules as vLLM does where that
+// shows in events (first come first served, prompts before answers in a pass, blocks cached when they are
+// full, least recently used leaves evicted first) and is otherwise as plain as can be: no cap on tokens or
+// sequences of a pass, prompts of whole blocks, one token per pass and answer.
+
+// Pace of a pass, in ns: that of the replay-default engine profile (6 ms, 18 us per prompt token, 30 us per
+// answer under way), divided by the speed-up.
+const (
+	passNs    = 6_000_000
+	prefillNs = 18_000
+	decodeNs  = 30_000
+)
+
+// none is no block.
+const none = int32(-1)
+
+// job is one request.
+type job struct {
+	arrival int64
+	// chain and contents are the engine and content hashes of its blocks; full blocks of the answer are
+	// appended as they come to be.
+	chain, contents []uint64
+	prompt          int // blocks
+	output          int // tokens
+	given           int
+	// blocks are the pool's blocks that it holds, one per hash of chain.
+	blocks []int32
+	number uint64
+}
+
+// block is one block of the pool: free, held by jobs (refs > 0), or cached and in the list of those that
+// may be evicted.
+type block struct {
+	hash       uint64
+	prev, next int32
+	refs       int32
+}
+
+// event is what a pass announces.
+type event struct {
+	at        int64
+	parent    uint64
+	hasParent bool
+	position  int
+	// hashes are stored when contents are there, else removed.
+	hashes, contents []uint64
+}
+
+// offline is one engine.
+type offline struct {
+	blockSize, speedUp int
+	emit               func(event)
+
+	pool   []block
+	free   []int32
+	cached map[uint64]int32
+	// oldest and newest bound the list of blocks nobody holds, oldest first. A chain's blocks enter it from
+	// the last to the first, and whoever uses a block uses those in front of it too, so the oldest is
+	// always a leaf.
+	oldest, newest int32
+	idle           int
+
+	now              int64 // when the pass under way ends
+	waiting, running []*job
+	removed          []uint64
+	stored           []event
+	// refused counts jobs that the whole pool would not hold.
+	refused uint64
+}
+
+func newOffline(blocks, blockSize, speedUp int, emit func(event)) *offline {
+	e := &offline{blockSize: blockSize, speedUp: speedUp, emit: emit, pool: make([]block, blocks),
+		cached: make(map[uint64]int32, blocks), oldest: none, newest: none}
+	for i := range e.pool {
+		e.free = append(e.free, int32(len(e.pool)-1-i))
+	}
+	return e
+}
+
+// serve runs all jobs, which are sorted by arrival, to their ends.
+func (e *offline) serve(jobs []*job) {
+	now, next := int64(math.MinInt64), 0
+	for next < len(jobs) || len(e.waiting)+len(e.running) > 0 {
+		if len(e.waiting)+len(e.running) == 0 {
+			now = max(now, jobs[next].arrival)
+		}
+		for ; next < len(jobs) && jobs[next].arrival <= now; next++ {
+			e.waiting = append(e.waiting, jobs[next])
+		}
+		now = e.pass(now)
+	}
+}
+
+// pass is one step of the engine: it admits what fits, gives every answer under way a token and announces
+// what changed. It returns when it ends.
+func (e *offline) pass(now int64) int64 {
+	decoding := len(e.running)
+	prefill := e.admit()
+	took := passNs + int64(prefill)*prefillNs + int64(decoding)*decodeNs
+	e.now = now + max(took/int64(e.speedUp), 1)
+	// Jobs are put back from the end of the list, so an index stays right or is past the end.
+	for i := 0; i < len(e.running); i++ {
+		if j := e.running[i]; j.given < j.output {
+			if j.given++; j.given%e.blockSize == 0 {
+				e.grow(j)
+			}
+		}
+	}
+	e.finish()
+	e.announce()
+	return e.now
+}
+
+// announce emits what the pass removed, then what it stored.
+func (e *offline) announce() {
+	if len(e.removed) > 0 {
+		e.emit(event{at: e.now, hashes: e.removed})
+	}
+	for i := range e.stored {
+		e.stored[i].at = e.now
+		e.emit(e.stored[i])
+	}
+	e.removed, e.stored = e.removed[:0], e.stored[:0]
+}
+
+// admit takes waiting jobs, in order, for as long as their blocks fit, and returns the tokens to compute.
+func (e *offline) admit() (prefill int) {
+	for len(e.waiting) > 0 {
+		j := e.waiting[0]
+		if len(j.chain) > len(e.pool) {
+			e.refused++
+			e.waiting = e.waiting[1:]
+			continue
+		}
+		hit, idle := e.match(j)
+		if len(j.chain)-hit > len(e.free)+e.idle-idle {
+			return prefill
+		}
+		e.waiting = e.waiting[1:]
+		e.take(j, hit)
+		e.running = append(e.running, j)
+		prefill += (len(j.chain) - hit) * e.blockSize
+	}
+	return prefill
+}
+
+// match is the number of leading blocks that are cached, and how many of those nobody holds.
+func (e *offline) match(j *job) (hit, idle int) {
+	for _, hash := range j.chain {
+		id, ok := e.cached[hash]
+		if !ok {
+			break
+		}
+		if e.pool[id].refs == 0 {
+			idle++
+		}
+		hit++
+	}
+	return hit, idle
+}
+
+// take gives a job its cached blocks and new ones for the rest.
+func (e *offline) take(j *job, hit int) {
+	for _, hash := range j.chain[:hit] {
+		id := e.cached[hash]
+		e.hold(id)
+		j.blocks = append(j.blocks, id)
+	}
+	for _, hash := range j.chain[hit:] {
+		j.blocks = append(j.blocks, e.fill(hash))
+	}
+	if hit < len(j.chain) {
+		e.store(j, hit)
+	}
+}
+
+// store notes that the blocks of j from that position on are new.
+func (e *offline) store(j *job, from int) {
+	ev := event{position: from, hashes: j.chain[from:], contents: j.contents[from:]}
+	if from > 0 {
+		ev.parent, ev.hasParent = j.chain[from-1], true
+	}
+	e.stored = append(e.stored, ev)
+}
+
+// grow caches the block that an answer has just filled. Without room the newest job is put back in front of
+// the queue, which may be j itself.
+func (e *offline) grow(j *job) {
+	parent := j.chain[len(j.chain)-1]
+	content := answerContent(j.number, len(j.chain)-j.prompt)
+	j.chain, j.contents = append(j.chain, tokens.PrefixNext(parent, content)), append(j.contents, content)
+	for len(e.free) == 0 && e.idle == 0 {
+		// The blocks it gives up may be evicted in this pass, in which they may have been stored.
+		e.announce()
+		last := e.running[len(e.running)-1]
+		e.running = e.running[:len(e.running)-1]
+		e.release(last)
+		e.waiting = append([]*job{last}, e.waiting...)
+		if last == j {
+			return
+		}
+	}
+	j.blocks = append(j.blocks, e.fill(j.chain[len(j.chain)-1]))
+	e.store(j, len(j.chain)-1)
+}
+
+// finish releases the jobs whose answers are complete.
+func (e *offline) finish() {
+	kept := e.running[:0]
+	for _, j := range e.running {
+		if j.given < j.output {
+			kept = append(kept, j)
+		} else {
+			e.release(j)
+		}
+	}
+	e.running = kept
+}
+
+// release gives the blocks of a job back, the last first.
+func (e *offline) release(j *job) {
+	for i := len(j.blocks) - 1; i >= 0; i-- {
+		id := j.blocks[i]
+		if b := &e.pool[id]; b.refs > 1 {
+			b.refs--
+		} else {
+			b.refs = 0
+			e.push(id)
+		}
+	}
+	j.blocks = nil
+}
+
+// fill takes a block for a new hash, evicting the oldest idle one if none is free.
+func (e *offline) fill(hash uint64) int32 {
+	var id int32
+	if n := len(e.free); n > 0 {
+		id, e.free = e.free[n-1], e.free[:n-1]
+	} else {
+		id = e.oldest
+		e.unlink(id)
+		delete(e.cached, e.pool[id].hash)
+		e.removed = append(e.removed, e.pool[id].hash)
+	}
+	e.pool[id] = block{hash: hash, refs: 1, prev: none, next: none}
+	e.cached[hash] = id
+	return id
+}
+
+// hold takes a cached block.
+func (e *offline) hold(id int32) {
+	if e.pool[id].refs == 0 {
+		e.unlink(id)
+	}
+	e.pool[id].refs++
+}
+
+// push puts a block at the newest end of the idle list.
+func (e *offline) push(id int32) {
+	b := &e.pool[id]
+	b.prev, b.next = e.newest, none
+	if e.newest == none {
+		e.oldest = id
+	} else {
+		e.pool[e.newest].next = id
+	}
+	e.newest = id
+	e.idle++
+}
+
+func (e *offline) unlink(id int32) {
+	b := &e.pool[id]
+	if b.prev == none {
+		e.oldest = b.next
+	} else {
+		e.pool[b.prev].next = b.next
+	}
+	if b.next == none {
+		e.newest = b.prev
+	} else {
+		e.pool[b.next].prev = b.prev
+	}
+	e.idle--
+}
