@@ -64,7 +64,14 @@ func decode(body []byte, into any) error {
 	if errors.As(err, &syntax) {
 		return badRequest(fmt.Sprintf("the body is not valid JSON at byte %d: %v", syntax.Offset, err))
 	}
-	return badRequest("the body is not a request: " + err.Error())
+	var kind *json.UnmarshalTypeError
+	if !errors.As(err, &kind) {
+		return badRequest("the body is not a request: " + err.Error())
+	}
+	if kind.Field == "" {
+		return badRequest("the body is not a request: it is a JSON " + kind.Value + ", not an object")
+	}
+	return badRequest(fmt.Sprintf("the body is not a request: %q is a JSON %s at byte %d", kind.Field, kind.Value, kind.Offset))
 }
 
 // promptIDs reads a prompt: text, token ids, or a list of either.

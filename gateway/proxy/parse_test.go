@@ -35,6 +35,21 @@ func TestChatIsTokenizedAsTheEnginesDo(t *testing.T) {
 	}
 }
 
+// Errors speak of the body, in the client's words, and of nothing inside this program.
+func TestBodiesThatAreNoRequests(t *testing.T) {
+	for body, want := range map[string]string{
+		`[1]`:                       "the body is not a request: it is a JSON array, not an object",
+		`{"stream":3,"prompt":"x"}`: `the body is not a request: "stream" is a JSON number at byte 11`,
+		`{"prompt":`:                "the body is not valid JSON at byte 10: unexpected end of JSON input",
+		"{\"prompt\":\"\xff\"}":     "the body is not valid UTF-8",
+	} {
+		_, err := parseCompletion([]byte(body))
+		if err == nil || err.Error() != want {
+			t.Errorf("%q: %v, want %s", body, err, want)
+		}
+	}
+}
+
 // FuzzBodies: whatever a client sends, the answer is a prompt or an apiError with a valid body, and a
 // list of ids that the strict decoder accepts is read the same way.
 func FuzzBodies(f *testing.F) {
