@@ -50,6 +50,13 @@ type Snapshot struct {
 	engine.Load
 	engine.Counters
 	LastStepMonoNs int64
+	// PromptTokensCached are the cached ones among PromptTokens.
+	PromptTokensCached int64
+	// Refused are the requests that the engine did not take.
+	Refused int64
+	// RunningAdapters and WaitingAdapters are the LoRA adapters that requests have, sorted and joined by
+	// commas; a request waits until its first token.
+	RunningAdapters, WaitingAdapters string
 }
 
 // Loop runs one engine. Its methods are safe for concurrent use.
@@ -69,6 +76,10 @@ type Loop struct {
 	snap   Snapshot
 	open   atomic.Int64
 
+	out   outbox
+	pause pause
+	lie   lens
+
 	// Belonging to the loop goroutine.
 	streams   map[string]*Stream
 	letters   []letter // the mail being read, swapped with mail
@@ -76,6 +87,10 @@ type Loop struct {
 	lastMono  int64    // latest time the engine was told
 	lastUntil int64
 	lastStep  int64
+	idlers    []chan struct{} // closed when no request is left in the engine
+	cached    int64           // prompt tokens found in the cache, counted with the first token
+	refused   int64           // requests that the engine did not take
+	adapters  adapters
 }
 
 type letterKind uint8
@@ -84,6 +99,8 @@ const (
 	addLetter letterKind = iota
 	abortLetter
 	askLetter
+	abortAllLetter
+	idleLetter
 )
 
 // letter is one thing left for the loop goroutine.
@@ -107,6 +124,7 @@ func Start(o Options) (*Loop, error) {
 	}
 	l := &Loop{o: o, alarm: a, done: make(chan struct{}), posted: make(chan struct{}, 1), streams: map[string]*Stream{}}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
+	l.out.posted = make(chan struct{}, 1)
 	l.snapshot()
 	go l.run()
 	return l, nil
@@ -115,13 +133,25 @@ func Start(o Options) (*Loop, error) {
 // Submit queues a request, which arrives now. Whole asks to be woken only once, at the end. What the
 // engine has against the request is told by the stream.
 func (l *Loop) Submit(r engine.Request, whole bool) *Stream {
-	s := &Stream{loop: l, whole: whole, ready: make(chan struct{}, 1), maxTokens: r.MaxTokens}
+	s := &Stream{loop: l, whole: whole, ready: make(chan struct{}, 1), maxTokens: r.MaxTokens, adapter: r.LoRAName}
+	l.submit(s, r)
+	return s
+}
+
+// SubmitTo queues a request whose news go to a sink in place of Ready. The sink may be told of the stream
+// before SubmitTo returns. choice is the caller's own number for it.
+func (l *Loop) SubmitTo(r engine.Request, sink Sink, choice int) *Stream {
+	s := &Stream{loop: l, sink: sink, choice: choice, maxTokens: r.MaxTokens, adapter: r.LoRAName}
+	l.submit(s, r)
+	return s
+}
+
+func (l *Loop) submit(s *Stream, r engine.Request) {
 	l.open.Add(1)
 	if !l.post(letter{kind: addLetter, stream: s, req: r}) {
 		l.open.Add(-1)
-		s.end(finishError, ErrClosed)
+		s.endClosed()
 	}
-	return s
 }
 
 // finishError is the finish of a request that failed.
@@ -213,12 +243,13 @@ func (l *Loop) post(m letter) bool {
 
 func (l *Loop) run() {
 	defer close(l.done)
+	defer l.out.stop()
 	defer l.endAll()
 	for l.ctx.Err() == nil {
 		freeze := l.o.Faults.Frozen(clock.MonoNs(), l.o.Rank, maps.Keys(l.streams))
 		l.takeMail(freeze.Deaf)
 		l.readMail()
-		if freeze.On {
+		if freeze.On || l.pause.held.Load() {
 			l.snapshot() // a pause takes requests in, and they wait
 			if !l.waitFrozen(freeze.Until) {
 				return
@@ -228,6 +259,7 @@ func (l *Loop) run() {
 		res := l.o.Engine.Step(l.begin())
 		if !res.Worked {
 			l.snapshot()
+			l.tellIdlers()
 			l.waitForMail()
 			continue
 		}
@@ -317,6 +349,7 @@ func (l *Loop) finishStep(res *engine.StepResult) {
 		}
 	}
 	// Counters before tokens: who has its last token finds itself counted.
+	l.countCached(res.Outputs)
 	l.snapshot()
 	given := 0
 	for i := range res.Outputs {
@@ -326,7 +359,16 @@ func (l *Loop) finishStep(res *engine.StepResult) {
 		}
 		l.deliver(out, res.Until)
 	}
+	l.out.send()
 	l.o.Observer.Step(given)
+}
+
+func (l *Loop) countCached(outputs []engine.Output) {
+	for i := range outputs {
+		if outputs[i].Index == 0 {
+			l.cached += int64(outputs[i].CachedTokens)
+		}
+	}
 }
 
 func (l *Loop) deliver(out *engine.Output, now int64) {
@@ -344,30 +386,36 @@ func (l *Loop) deliver(out *engine.Output, now int64) {
 		return
 	}
 	l.o.Observer.Token(out.Index, now-s.lastMonoNs)
+	if out.Index == 0 {
+		l.adapters.start(s)
+	}
 	s.lastMonoNs = now
 	s.push(out.Token, out.CachedTokens, out.Finish)
 }
 
 func (l *Loop) drop(s *Stream) {
 	delete(l.streams, s.id)
+	l.adapters.drop(s)
 	l.open.Add(-1)
 }
 
-// takeMail takes the letters out of the mailbox; a deaf engine leaves all but the questions there, which
-// are not for the engine but about it.
+// takeMail takes the letters out of the mailbox. A deaf engine leaves all but the questions there, which
+// are not for the engine but about it; a closed gate leaves the new requests.
 func (l *Loop) takeMail(deaf bool) {
+	shut := l.pause.shut.Load()
 	l.mailMu.Lock()
 	defer l.mailMu.Unlock()
-	if !deaf {
+	if !deaf && !shut {
 		l.letters, l.mail = l.mail, l.letters[:0]
 		return
 	}
 	l.letters = l.letters[:0]
 	l.mail = slices.DeleteFunc(l.mail, func(m letter) bool {
-		if m.kind == askLetter {
+		take := m.kind == askLetter || !deaf && m.kind != addLetter
+		if take {
 			l.letters = append(l.letters, m)
 		}
-		return m.kind == askLetter
+		return take
 	})
 }
 
@@ -383,7 +431,15 @@ func (l *Loop) readMail() {
 			// Only its own request: the id may be another one's by now.
 			if l.streams[m.stream.id] == m.stream {
 				l.o.Engine.Abort(l.lastMono, m.stream.id)
+			} else if !m.stream.added {
+				l.takeBack(m.stream)
 			}
+		case abortAllLetter:
+			for id := range l.streams {
+				l.o.Engine.Abort(l.lastMono, id)
+			}
+		case idleLetter:
+			l.idlers = append(l.idlers, m.asked)
 		case askLetter:
 			m.ask(l.o.Engine)
 			close(m.asked)
@@ -398,13 +454,16 @@ func (l *Loop) add(m *letter) {
 		l.repeat++
 		m.req.ID += "-" + strconv.FormatInt(l.repeat, 10)
 	}
-	s.id, s.lastMonoNs = m.req.ID, m.at
+	s.id, s.lastMonoNs, s.added = m.req.ID, m.at, true
 	if err := l.o.Engine.Add(m.at, m.req); err != nil {
 		l.open.Add(-1)
+		l.refused++
 		s.end(finishError, err)
+		l.out.send()
 		return
 	}
 	l.streams[s.id] = s
+	l.adapters.add(s)
 }
 
 // endAll ends every stream, and the letters of those who came too late.
@@ -423,10 +482,15 @@ func (l *Loop) endAll() {
 		}
 	}
 	l.mail = nil
+	l.out.send()
 }
 
 func (l *Loop) snapshot() {
-	s := Snapshot{Load: l.o.Engine.Load(), Counters: l.o.Engine.Counters(), LastStepMonoNs: l.lastStep}
+	s := Snapshot{
+		Load: l.o.Engine.Load(), Counters: l.o.Engine.Counters(), LastStepMonoNs: l.lastStep,
+		PromptTokensCached: l.cached, Refused: l.refused,
+		RunningAdapters: l.adapters.running, WaitingAdapters: l.adapters.waiting,
+	}
 	l.snapMu.Lock()
 	l.snap = s
 	l.snapMu.Unlock()

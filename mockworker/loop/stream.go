@@ -10,6 +10,10 @@ type Stream struct {
 	// whole readers are woken once, at the end.
 	whole bool
 	ready chan struct{}
+	// sink, if set, is told in place of ready; choice is its number for this stream.
+	sink    Sink
+	choice  int
+	adapter string // LoRA
 
 	mu    sync.Mutex // guards ids and state
 	ids   []uint32
@@ -18,6 +22,8 @@ type Stream struct {
 	// Belonging to the loop goroutine.
 	maxTokens  int
 	lastMonoNs int64
+	added      bool // to the engine, or refused by it
+	started    bool // has its first token
 }
 
 // State is how far a request is.
@@ -41,6 +47,16 @@ func (s *Stream) Take(dst []uint32) ([]uint32, State) {
 	dst = append(dst[:0], s.ids...)
 	s.ids = s.ids[:0]
 	return dst, s.state
+}
+
+// Choice is the number that SubmitTo was given.
+func (s *Stream) Choice() int { return s.choice }
+
+// Done says whether everything is there to be taken.
+func (s *Stream) Done() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state.Done
 }
 
 // Abort makes the request leave the engine at the next step. It is harmless on a finished one.
@@ -67,7 +83,24 @@ func (s *Stream) end(finish string, err error) {
 	s.signal()
 }
 
+// endClosed ends a stream of a loop that is over, on the goroutine that submitted it.
+func (s *Stream) endClosed() {
+	s.mu.Lock()
+	s.state.Done, s.state.Finish, s.state.Err = true, finishError, ErrClosed
+	s.mu.Unlock()
+	if s.sink != nil {
+		s.sink.News(s, nil)
+		return
+	}
+	s.signal()
+}
+
+// signal is for the loop goroutine, which sends what it put into the outbox at the end of its step.
 func (s *Stream) signal() {
+	if s.sink != nil {
+		s.loop.out.put(s)
+		return
+	}
 	select {
 	case s.ready <- struct{}{}:
 	default:
