@@ -55,3 +55,16 @@ func (d Digest) IsInt() bool { return d.n == intDigest }
 
 // String is the digest in hex.
 func (d Digest) String() string { return hex.EncodeToString(d.b[:d.n]) }
+
+// Packed is a digest without its length and form, which all digests of one hasher have in common: for
+// whoever keeps many.
+type Packed [maxDigest]byte
+
+// Pack is d's bytes. They are d again by Unpack with a digest of the same hasher.
+func (d *Digest) Pack() Packed { return d.b }
+
+// Unpack is the digest of these bytes in the form of another one.
+func (p *Packed) Unpack(form Digest) Digest {
+	form.b = *p
+	return form
+}

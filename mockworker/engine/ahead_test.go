@@ -18,7 +18,7 @@ func TestHashesWorkedOutBeforehandChangeNothing(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawConfig(t, h)
-		c.EnablePrefixCaching = true
+		c.EnablePrefixCaching, c.Groups, c.RetentionInterval = true, nil, 0
 		plain, ahead := newModel(t, c), newModel(t, c)
 		for n := range rapid.IntRange(1, 8).Draw(t, "requests") {
 			r := Request{ID: fmt.Sprint(n), Ref: n, MaxTokens: rapid.IntRange(1, 6).Draw(t, "output"), LoRAID: 1,

@@ -27,6 +27,26 @@ type Config struct {
 	MaxNumSeqs          int
 	MaxNumBatchedTokens int
 	MaxModelLen         int
+	// SchedulingPolicy is PolicyFCFS, which empty is too, or PolicyPriority.
+	SchedulingPolicy string
+	// LongPrefillTokenThreshold bounds the tokens of one request in a step; 0 does not.
+	LongPrefillTokenThreshold int
+	// ReserveFullISL admits a request only when all of it fits into the free blocks, not only its first
+	// chunk; it gets the blocks of the chunk.
+	ReserveFullISL bool
+	// Watermark is the share of blocks that an admission leaves free while others run, 0 to below 1.
+	Watermark float64
+	// Groups are the cache groups in order of their index; none is one group of full attention.
+	Groups []Group
+	// RetentionInterval is the distance in tokens of the positions where a window group keeps a tail for
+	// hits, a multiple of every block size; 0 is the smallest possible.
+	RetentionInterval int
+	// HostBlocks is the size of the host tier, which takes what the device evicts; 0 is no tier. It needs a
+	// single group.
+	HostBlocks int
+	// HostDescribed lets the stores of the host tier tell tokens and parent; otherwise they are the
+	// placeholders that vLLM sends, which name hashes only.
+	HostDescribed bool
 	// EnablePrefixCaching false hashes, caches and announces nothing.
 	EnablePrefixCaching bool
 	// Hasher is needed with prefix caching.
@@ -55,7 +75,50 @@ func (c Config) validate() error {
 	if c.EnablePrefixCaching && c.Hasher == nil {
 		return errors.New("prefix caching needs a hasher")
 	}
+	if err := errors.Join(c.validateScheduling(), c.validateCache()); err != nil {
+		return err
+	}
 	return c.Timing.validate()
+}
+
+func (c Config) validateScheduling() error {
+	switch c.SchedulingPolicy {
+	case "", PolicyFCFS, PolicyPriority:
+	default:
+		return fmt.Errorf("scheduling policy %q is not known: have %s, %s", c.SchedulingPolicy, PolicyFCFS, PolicyPriority)
+	}
+	switch {
+	case c.MaxNumSeqs > maxRefs:
+		return fmt.Errorf("max_num_seqs is %d, must be at most %d", c.MaxNumSeqs, maxRefs)
+	case c.LongPrefillTokenThreshold < 0:
+		return fmt.Errorf("long_prefill_token_threshold is %d, must not be negative", c.LongPrefillTokenThreshold)
+	case !(c.Watermark >= 0 && c.Watermark < 1):
+		return fmt.Errorf("watermark is %v, must be from 0 to below 1", c.Watermark)
+	}
+	return nil
+}
+
+func (c Config) validateCache() error {
+	if len(c.Groups) > groupMax {
+		return fmt.Errorf("%d cache groups, at most %d", len(c.Groups), groupMax)
+	}
+	for i, g := range c.Groups {
+		if err := g.validate(c.BlockSize); err != nil {
+			return fmt.Errorf("cache group %d: %w", i, err)
+		}
+		if r := c.RetentionInterval; r < 0 || r%g.BlockSize != 0 {
+			return fmt.Errorf("retention interval of %d tokens, must be a multiple of the %d tokens of a block of group %d", r, g.BlockSize, i)
+		}
+	}
+	switch {
+	case c.HostBlocks < 0:
+		return fmt.Errorf("host tier of %d blocks", c.HostBlocks)
+	case c.HostBlocks > 0 && len(c.Groups) > 1:
+		return errors.New("a host tier needs a single cache group")
+	case c.HostBlocks > 0 && len(c.Groups) == 1 && c.Groups[0].windowed():
+		return errors.New("a host tier needs a cache group that holds the whole context")
+	}
+	return nil
 }
 
 // Request is one generation to do. Tokens are copied by Add.
@@ -173,7 +236,8 @@ type Block struct {
 	// Copies counts physical copies; InUse says that a running request refers to one.
 	Copies int
 	InUse  bool
-	// Medium is the tier that holds it, as its events call it; Group and SpecKind are the cache group's.
+	// Medium is the tier that holds it, as its events call it; Group and SpecKind are the cache group's,
+	// NoGroup and empty in the host tier.
 	Medium   string
 	Group    int
 	SpecKind string

@@ -106,7 +106,7 @@ func TestMemoryPerCachedBlock(t *testing.T) {
 	p := newPool(n + 1)
 	for i := range n {
 		id, _, _ := p.take()
-		p.store(id, blockhash.FromInt(uint64(i)<<20|uint64(i)), 0, 0, 0)
+		p.store(id, blockhash.FromInt(uint64(i)<<20|uint64(i)), 0, 0, 0, 0)
 	}
 	per := float64(size()-before) / n
 	runtime.KeepAlive(p)

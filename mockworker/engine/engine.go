@@ -3,17 +3,23 @@ package engine
 import (
 	"fmt"
 
-	"fleetdrill/internal/tokens"
 	"fleetdrill/mockworker/blockhash"
 )
 
 // Engine is one rank's scheduler and block pool. It is not safe for concurrent use.
 type Engine struct {
-	cfg     Config
+	cfg Config
+	layout
+	watermark int // blocks
+	maxChunk  int // tokens that one request computes in a step, at most
+
 	pool    *pool
+	host    *hostTier  // nil without one
 	running []*request // in order of admission
 	waiting waitQueue
 	byID    map[string]*request
+	arrived int64
+	next    int // place in running that is being scheduled
 
 	waitingUncached int64
 	usedTokens      int64 // sum of computed over running
@@ -32,7 +38,7 @@ type Engine struct {
 	// handedOut says that events went out with the last step and may be overwritten. A clear that found
 	// no step to travel with stays.
 	handedOut bool
-	hits      []int32
+	prefix    prefix
 	removed   []blockhash.Digest
 	nilKeys   []ExtraKey // the extra keys of any plain run of blocks: all nil, never written
 }
@@ -48,8 +54,16 @@ func New(c Config) (*Engine, error) {
 	if err := c.validate(); err != nil {
 		return nil, fmt.Errorf("engine of rank %d: %w", c.Rank, err)
 	}
-	return &Engine{cfg: c, pool: newPool(c.NumBlocks), byID: make(map[string]*request), pace: Pace{Jitter: c.Timing.Jitter},
-		genRate: average{weight: genRateWeight}, hitRate: average{weight: hitRateWeight}}, nil
+	e := &Engine{
+		cfg: c, layout: newLayout(c), pool: newPool(c.NumBlocks), host: newHostTier(c), byID: make(map[string]*request),
+		watermark: int(c.Watermark * float64(c.NumBlocks)), maxChunk: c.MaxNumBatchedTokens,
+		genRate: average{weight: genRateWeight}, hitRate: average{weight: hitRateWeight}, pace: Pace{Jitter: c.Timing.Jitter},
+	}
+	if most := c.LongPrefillTokenThreshold; most > 0 {
+		e.maxChunk = min(e.maxChunk, most)
+	}
+	e.prefix.blocks = make([][]int32, len(e.groups))
+	return e, nil
 }
 
 // Add queues a request at now. It fails with ErrBadRequest, ErrTooLong or ErrNeverFits, and then nothing
@@ -58,14 +72,20 @@ func (e *Engine) Add(now int64, r Request) error {
 	if err := e.check(r); err != nil {
 		return err
 	}
+	if e.hashSize != e.cfg.BlockSize {
+		r.Hashes = nil // they are of other runs of tokens
+	}
 	q := newRequest(now, r, e.cfg.Seed)
 	q.readyAt = now + e.cfg.Timing.Overhead
+	q.tables = make([]blockTable, len(e.groups))
+	q.order = e.arrived
+	e.arrived++
 	if e.cfg.EnablePrefixCaching {
-		q.extendHashes(e.cfg.Hasher, e.cfg.BlockSize)
+		q.extendHashes(e.cfg.Hasher, e.hashSize)
 	}
 	e.byID[q.id] = q
 	e.enqueue(q)
-	e.waiting.push(q)
+	e.waiting.push(q, e.cfg.SchedulingPolicy)
 	return nil
 }
 
@@ -81,7 +101,7 @@ func (e *Engine) check(r Request) error {
 		return fmt.Errorf("%w: %d prompt tokens + %d output tokens > %d", ErrTooLong, len(r.Tokens), r.MaxTokens, e.cfg.MaxModelLen)
 	}
 	// The last output token is never computed, so it needs no slot.
-	if need := e.blocksFor(total - 1); need > e.cfg.NumBlocks-1 {
+	if need := e.layout.most(total-1, e.maxChunk); need > e.cfg.NumBlocks-1 {
 		return fmt.Errorf("%w: needs %d blocks of %d", ErrNeverFits, need, e.cfg.NumBlocks-1)
 	}
 	return nil
@@ -89,8 +109,7 @@ func (e *Engine) check(r Request) error {
 
 // enqueue books what a request that starts to wait will have to compute, as the cache is now.
 func (e *Engine) enqueue(q *request) {
-	e.hits = e.lookup(e.hits[:0], q)
-	q.uncached = len(q.tokens) - len(e.hits)*e.cfg.BlockSize
+	q.uncached = len(q.tokens) - e.found(e.lookup(q))
 	e.waitingUncached += int64(q.uncached)
 }
 
@@ -116,7 +135,7 @@ func (e *Engine) ResetPrefixCache(preempt bool) bool {
 	if !e.pool.idle() {
 		return false
 	}
-	e.pool.clear()
+	e.clearCaches()
 	e.beginEvents()
 	e.events = append(e.events, Event{Kind: Cleared})
 	return true
@@ -128,15 +147,23 @@ func (e *Engine) ResetPrefixCache(preempt bool) bool {
 func (e *Engine) DropCache() {
 	e.emptyAll()
 	// A clear that still waited for its step has nothing left to say.
-	e.events, e.removed, e.handedOut = e.events[:0], e.removed[:0], false
+	e.dropEvents()
 }
 
 // emptyAll leaves no block with content and no request running.
 func (e *Engine) emptyAll() {
 	e.settle()
-	e.pool.clear() // before the preemptions, which book what each will find in the cache
+	e.clearCaches() // before the preemptions, which book what each will find in the cache
 	for len(e.running) > 0 {
-		e.preemptLast()
+		e.preemptOne()
+	}
+}
+
+// clearCaches empties both tiers: nothing tells a subscriber which one was cleared.
+func (e *Engine) clearCaches() {
+	e.pool.clear()
+	if e.host != nil {
+		e.host.clear()
 	}
 }
 
@@ -153,7 +180,7 @@ func (e *Engine) Load() Load {
 		Running: len(e.running), Waiting: e.waiting.len(), MaxRunning: e.cfg.MaxNumSeqs,
 		WaitingUncachedTokens: e.waitingUncached,
 		KVUsage:               e.pool.usage(), Steps: e.steps,
-		UsedTokens: e.usedTokens, MaxTokens: int64(e.cfg.NumBlocks-1) * int64(e.cfg.BlockSize),
+		UsedTokens: e.usedTokens, MaxTokens: int64(e.cfg.NumBlocks-1) / int64(len(e.groups)) * int64(e.cfg.BlockSize),
 		GenRate: e.genRate.value, HitRate: e.hitRate.value,
 	}
 	l.TokenUsage = min(float64(l.UsedTokens)/float64(l.MaxTokens), 1)
@@ -164,23 +191,22 @@ func (e *Engine) Load() Load {
 func (e *Engine) Counters() Counters { return e.counters }
 
 // Match is the number of leading blocks of a prompt that are cached now, whole blocks only and without the
-// rule that the last token is always computed. Empty strings are no adapter and no salt.
+// rule that the last token is always computed. Of several groups it asks the first that holds everything.
+// Empty strings are no adapter and no salt.
 func (e *Engine) Match(ids []uint32, lora, salt string) int {
 	if !e.cfg.EnablePrefixCaching {
 		return 0
 	}
-	bs, parent := e.cfg.BlockSize, e.cfg.Hasher.NoneHash()
+	g, parent := &e.groups[e.main], e.cfg.Hasher.NoneHash()
 	extra := blockhash.Extra{LoRAName: lora, CacheSalt: salt}
-	for n := 0; ; n++ {
-		if (n+1)*bs > len(ids) {
-			return n
-		}
-		hash := e.cfg.Hasher.Next(parent, ids[n*bs:(n+1)*bs], extra)
-		if e.pool.table.first(&hash) == nullBlock {
-			return n
+	for n := 1; n*e.hashSize <= len(ids); n++ {
+		hash := e.cfg.Hasher.Next(parent, ids[(n-1)*e.hashSize:n*e.hashSize], extra)
+		if n%g.scale == 0 && e.pool.first(&hash, g.index) == nullBlock {
+			return n/g.scale - 1
 		}
 		parent, extra.CacheSalt = hash, ""
 	}
+	return len(ids) / g.BlockSize
 }
 
 // MatchHashes is Match for a prompt whose blocks are hashed already.
@@ -189,37 +215,28 @@ func (e *Engine) MatchHashes(hashes []blockhash.Digest) int {
 		return 0
 	}
 	for n := range hashes {
-		if e.pool.table.first(&hashes[n]) == nullBlock {
+		if e.pool.first(&hashes[n], int32(e.main)) == nullBlock {
 			return n
 		}
 	}
 	return len(hashes)
 }
 
-// Blocks yields every distinct hash in the prefix cache, in no particular order that callers may rely on,
-// until yield returns false.
+// Blocks yields every distinct hash of each group and of the host tier, in no particular order that
+// callers may rely on, until yield returns false.
 func (e *Engine) Blocks(yield func(Block) bool) {
-	for _, s := range e.pool.table.slots {
-		id := s.id
-		if id == nullBlock {
-			continue
-		}
+	more := true
+	e.pool.each(func(id int32) bool {
 		b := &e.pool.blocks[id]
 		copies, inUse := e.pool.table.copies(id)
-		if !yield(Block{Hash: b.hash, Parent: b.parent, Position: int(b.pos), Content: b.content, Copies: copies, InUse: inUse,
-			Medium: MediumGPU, SpecKind: KindFullAttention}) {
-			return
-		}
+		g := &e.groups[b.state.group()]
+		more = yield(Block{
+			Hash: e.pool.hashOf(id), Parent: b.parent, Position: int(b.pos), Content: b.content, Copies: copies,
+			InUse: inUse, Medium: MediumGPU, Group: int(g.index), SpecKind: g.Kind,
+		})
+		return more
+	})
+	if more && e.host != nil {
+		e.host.each(yield)
 	}
-}
-
-func (e *Engine) blocksFor(n int) int { return (n + e.cfg.BlockSize - 1) / e.cfg.BlockSize }
-
-// contentOf is the chain's content hash of block n of a request.
-func (e *Engine) contentOf(q *request, n int) uint64 {
-	h := tokens.ContentHash(q.tokens[n*e.cfg.BlockSize : (n+1)*e.cfg.BlockSize])
-	if n == 0 {
-		return tokens.Root(q.namespace, h)
-	}
-	return h
 }

@@ -18,22 +18,21 @@ const (
 // NoGroup in Event.Group leaves the group out of the event, as events of an offload tier do.
 const NoGroup = -1
 
-// What a GPU event of a model with one full-attention group carries.
-const (
-	MediumGPU         = "GPU"
-	KindFullAttention = "full_attention"
-)
+// MediumGPU is the device in events.
+const MediumGPU = "GPU"
 
 // Event is one KV-cache event as the scheduler queued it. Fields beside Hashes, Group and Medium belong
 // to Stored; Cleared has none. Slices and pointers alias the engine's memory: they may be read until the
 // next Step and must not be written.
 type Event struct {
 	Kind EventKind
-	// Hashes are the blocks in chain order; exactly one for Removed.
+	// Hashes are the blocks in chain order; exactly one for Removed on the device. A sparse store names only
+	// some of the blocks that Tokens span, perhaps none.
 	Hashes []blockhash.Digest
 	// Parent precedes Hashes[0], nil at position 0.
 	Parent *blockhash.Digest
-	// Tokens are the ids of all blocks, BlockSize for each hash.
+	// Tokens are the ids of all blocks, BlockSize for each. A host tier's store tells neither unless
+	// Config.HostDescribed asks for it.
 	Tokens    []uint32
 	BlockSize int
 	// LoRAID and LoRAName are nil and empty without an adapter.

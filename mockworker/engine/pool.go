@@ -2,17 +2,18 @@ package engine
 
 import "fleetdrill/mockworker/blockhash"
 
-// nullBlock is block 0, which belongs to nobody and is never freed. It doubles as "none" in every link.
+// nullBlock is block 0, which belongs to nobody and is never freed. It doubles as "none" in every link,
+// and stands in a window group's table for blocks that fell out of the window.
 const nullBlock = 0
 
-// block is one physical block. It holds no pointers, so the collector never looks into the pool.
+// block is one physical block. It holds no pointers, so the collector never looks into the pool, and is
+// packed to 72 bytes.
 type block struct {
-	hash    blockhash.Digest
-	hashed  bool
+	hash    blockhash.Packed
 	parent  uint64 // event integer of the hash before, for Blocks
 	content uint64
 	pos     int32 // place in the chain
-	refs    int32 // running requests that hold it
+	state   state
 	// prev and next link the free queue.
 	prev, next int32
 	// copyPrev and copyNext link the physical copies of one hash in the order they were stored; the first
@@ -20,11 +21,27 @@ type block struct {
 	copyPrev, copyNext int32
 }
 
+// state packs how many running requests hold a block (bits 0 to 23), its cache group (24 to 30) and
+// whether it is in the prefix cache (31). The limits of Config keep each within its bits.
+type state uint32
+
+const (
+	refBits  = 24
+	maxRefs  = 1<<refBits - 1
+	groupMax = 1<<7 - 1
+	hashed   = state(1 << 31)
+)
+
+func (s state) refs() int32  { return int32(s & maxRefs) }
+func (s state) group() int32 { return int32(s >> refBits & groupMax) }
+func (s state) hashed() bool { return s&hashed != 0 }
+
 // pool is the block pool: who holds what, which hash is where, and what is reused next.
 type pool struct {
 	blocks []block
 	free   freeQueue
 	table  table
+	form   blockhash.Digest // length and form of every hash stored
 }
 
 func newPool(n int) *pool {
@@ -42,28 +59,50 @@ func (p *pool) usage() float64 {
 // idle says that no block is in use.
 func (p *pool) idle() bool { return p.free.size == len(p.blocks)-1 }
 
+// first is the copy of a hash in a group that was stored first, nullBlock when it is not cached.
+func (p *pool) first(hash *blockhash.Digest, group int32) int32 {
+	packed := hash.Pack()
+	return p.table.first(&packed, hash.EventInt(), group)
+}
+
+// hashOf is the hash of a cached block.
+func (p *pool) hashOf(id int32) blockhash.Digest { return p.blocks[id].hash.Unpack(p.form) }
+
+// keyOf is the event integer of a cached block's hash.
+func (p *pool) keyOf(id int32) uint64 {
+	hash := p.hashOf(id)
+	return hash.EventInt()
+}
+
 // touch takes a reference on a cached block, out of the free queue if nobody held it.
 func (p *pool) touch(id int32) {
 	b := &p.blocks[id]
-	if b.refs == 0 {
+	if b.state.refs() == 0 {
 		p.free.remove(id)
 	}
-	b.refs++
+	b.state++
 }
 
-// take pops the next block to reuse, with one reference. When it was cached it leaves the cache, and
-// evicted is the hash whose copy is gone.
-func (p *pool) take() (id int32, evicted blockhash.Digest, wasCached bool) {
+// evicted is what a block held that left the cache.
+type evicted struct {
+	hash            blockhash.Digest
+	parent, content uint64
+	pos, group      int32
+}
+
+// take pops the next block to reuse, with one reference. When it was cached it leaves the cache, and was
+// is what is gone.
+func (p *pool) take() (id int32, was evicted, wasCached bool) {
 	id = p.free.pop()
 	b := &p.blocks[id]
-	b.refs = 1
-	if !b.hashed {
-		return id, evicted, false
+	if !b.state.hashed() {
+		b.state = 1
+		return id, was, false
 	}
-	evicted = b.hash
-	p.table.remove(id)
-	b.hashed, b.hash = false, blockhash.Digest{}
-	return id, evicted, true
+	was = evicted{hash: p.hashOf(id), parent: b.parent, content: b.content, pos: b.pos, group: b.state.group()}
+	p.table.remove(id, was.hash.EventInt())
+	b.state = 1
+	return id, was, true
 }
 
 // release gives back a request's blocks, tail first, so that the tail of a prefix is evicted before its
@@ -71,11 +110,14 @@ func (p *pool) take() (id int32, evicted blockhash.Digest, wasCached bool) {
 // the front.
 func (p *pool) release(ids []int32) {
 	for i := len(ids) - 1; i >= 0; i-- {
+		if ids[i] == nullBlock {
+			continue
+		}
 		b := &p.blocks[ids[i]]
-		b.refs--
+		b.state--
 		switch {
-		case b.refs > 0:
-		case b.hashed:
+		case b.state.refs() > 0:
+		case b.state.hashed():
 			p.free.pushBack(ids[i])
 		default:
 			p.free.pushFront(ids[i])
@@ -83,20 +125,30 @@ func (p *pool) release(ids []int32) {
 	}
 }
 
-// store puts a block that is full into the cache, beside the copies its hash already has.
-func (p *pool) store(id int32, hash blockhash.Digest, parent, content uint64, pos int) {
+// store puts a block that is full into a group's cache, beside the copies its hash already has.
+func (p *pool) store(id int32, hash blockhash.Digest, group int32, parent, content uint64, pos int) {
 	b := &p.blocks[id]
-	b.hash, b.parent, b.content, b.pos, b.hashed = hash, parent, content, int32(pos), true
-	p.table.add(id)
+	b.hash, b.parent, b.content, b.pos = hash.Pack(), parent, content, int32(pos)
+	b.state = b.state&maxRefs | state(group)<<refBits | hashed
+	p.form = hash
+	p.table.add(id, hash.EventInt())
 }
 
 // clear empties the cache. The free queue keeps its order, as in vLLM.
 func (p *pool) clear() {
 	for i := range p.blocks[:p.free.fresh] {
 		b := &p.blocks[i]
-		if b.hashed {
-			b.hashed, b.hash, b.copyPrev, b.copyNext = false, blockhash.Digest{}, nullBlock, nullBlock
-		}
+		b.state &= maxRefs
+		b.copyPrev, b.copyNext = nullBlock, nullBlock
 	}
 	clear(p.table.slots)
+}
+
+// each yields the first copy of every hash and group that is cached, until yield returns false.
+func (p *pool) each(yield func(id int32) bool) {
+	for _, s := range p.table.slots {
+		if s.id != nullBlock && !yield(s.id) {
+			return
+		}
+	}
 }

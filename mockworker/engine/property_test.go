@@ -38,17 +38,47 @@ func TestEngineProperties(t *testing.T) {
 }
 
 func drawConfig(t *rapid.T, h *blockhash.Hasher) Config {
-	return Config{
-		BlockSize:           rapid.IntRange(1, 5).Draw(t, "block size"),
-		NumBlocks:           rapid.IntRange(2, 24).Draw(t, "blocks"),
-		MaxNumSeqs:          rapid.IntRange(1, 5).Draw(t, "seqs"),
-		MaxNumBatchedTokens: rapid.IntRange(1, 20).Draw(t, "budget"),
-		MaxModelLen:         60,
-		EnablePrefixCaching: rapid.IntRange(0, 9).Draw(t, "caching") > 0,
-		Hasher:              h,
-		Timing:              Timing{A: 1000, B: 7, C: 3, D: 0.5, E: 0.25},
-		Seed:                rapid.Uint64().Draw(t, "seed"),
+	c := Config{
+		BlockSize:                 rapid.IntRange(1, 5).Draw(t, "block size"),
+		NumBlocks:                 rapid.IntRange(2, 24).Draw(t, "blocks"),
+		MaxNumSeqs:                rapid.IntRange(1, 5).Draw(t, "seqs"),
+		MaxNumBatchedTokens:       rapid.IntRange(1, 20).Draw(t, "budget"),
+		MaxModelLen:               60,
+		SchedulingPolicy:          rapid.SampledFrom([]string{PolicyFCFS, PolicyPriority}).Draw(t, "policy"),
+		LongPrefillTokenThreshold: rapid.SampledFrom([]int{0, 0, 3, 7}).Draw(t, "threshold"),
+		ReserveFullISL:            rapid.Bool().Draw(t, "must fit"),
+		Watermark:                 rapid.SampledFrom([]float64{0, 0, 0.1, 0.5}).Draw(t, "watermark"),
+		EnablePrefixCaching:       rapid.IntRange(0, 9).Draw(t, "caching") > 0,
+		Hasher:                    h,
+		Timing:                    Timing{A: 1000, B: 7, C: 3, D: 0.5, E: 0.25},
+		Seed:                      rapid.Uint64().Draw(t, "seed"),
 	}
+	c.Timing.Overhead = rapid.SampledFrom([]int64{0, 0, 0, 2500}).Draw(t, "overhead")
+	switch rapid.SampledFrom([]string{"plain", "groups", "host"}).Draw(t, "cache") {
+	case "groups":
+		drawGroups(t, &c)
+	case "host":
+		c.HostBlocks = rapid.IntRange(1, 12).Draw(t, "host blocks")
+		c.HostDescribed = rapid.Bool().Draw(t, "described")
+	}
+	return c
+}
+
+// drawGroups draws windows shorter and longer than prompts, and block sizes that do and do not divide the
+// engine's.
+func drawGroups(t *rapid.T, c *Config) {
+	c.NumBlocks += rapid.IntRange(0, 60).Draw(t, "more blocks")
+	common := c.BlockSize
+	for range rapid.IntRange(1, 3).Draw(t, "groups") {
+		g := Group{Kind: KindFullAttention, BlockSize: c.BlockSize}
+		if rapid.Bool().Draw(t, "windowed") {
+			g.Kind, g.Window = KindSlidingWindow, rapid.IntRange(1, 14).Draw(t, "window")
+			g.BlockSize = rapid.SampledFrom([]int{c.BlockSize, 1, 2, 2 * c.BlockSize}).Draw(t, "group block size")
+		}
+		common = common / gcd(common, g.BlockSize) * g.BlockSize
+		c.Groups = append(c.Groups, g)
+	}
+	c.RetentionInterval = common * rapid.IntRange(0, 3).Draw(t, "retention")
 }
 
 // model is what an observer outside may conclude.
@@ -60,9 +90,16 @@ type model struct {
 	live    map[string]*seen
 	clearBy bool // a clear is waiting for a step to travel with
 
-	// copies is the fold of all events; facts what the stores said of each hash.
-	copies map[blockhash.Digest]int
-	facts  map[blockhash.Digest]Block
+	// copies is the fold of all events; facts what the stores said of each block, as far as they did.
+	copies map[place]int
+	facts  map[place]Block
+}
+
+// place is a hash where it is cached: in a tier and a group.
+type place struct {
+	hash   blockhash.Digest
+	medium string
+	group  int
 }
 
 // seen is one request as the observer knows it.
@@ -82,7 +119,7 @@ func newModel(t *rapid.T, c Config) *model {
 	}
 	return &model{
 		e: e, cfg: c, live: map[string]*seen{},
-		copies: map[blockhash.Digest]int{}, facts: map[blockhash.Digest]Block{},
+		copies: map[place]int{}, facts: map[place]Block{},
 	}
 }
 
@@ -92,7 +129,10 @@ func (m *model) add(t *rapid.T) {
 	shared := rapid.IntRange(0, 25).Draw(t, "shared")
 	own := rapid.IntRange(0, 6).Draw(t, "own")
 	m.n++
-	r := Request{ID: fmt.Sprint("r", m.n), MaxTokens: rapid.IntRange(1, 12).Draw(t, "output")}
+	r := Request{
+		ID: fmt.Sprint("r", m.n), MaxTokens: rapid.IntRange(1, 12).Draw(t, "output"),
+		Priority: rapid.IntRange(-1, 1).Draw(t, "priority"),
+	}
 	for i := range shared + own {
 		id := 1000*family + uint32(i)
 		if i >= shared {
@@ -105,6 +145,9 @@ func (m *model) add(t *rapid.T) {
 		r.CacheSalt = rapid.SampledFrom([]string{"", "pepper"}).Draw(t, "salt")
 	}
 	blocks := (len(r.Tokens) + r.MaxTokens - 1 + m.cfg.BlockSize - 1) / m.cfg.BlockSize
+	if len(m.cfg.Groups) > 0 {
+		blocks = m.e.layout.most(len(r.Tokens)+r.MaxTokens-1, m.e.maxChunk)
+	}
 	fits := len(r.Tokens) > 0 && blocks <= m.cfg.NumBlocks-1 && len(r.Tokens)+r.MaxTokens <= m.cfg.MaxModelLen
 	if err := m.e.Add(m.now, r); (err == nil) != fits {
 		t.Fatalf("request of %d+%d tokens: %v", len(r.Tokens), r.MaxTokens, err)
@@ -157,7 +200,8 @@ func (m *model) step(t *rapid.T) {
 	if toCompute > 0 && len(m.e.batch) == 0 {
 		t.Fatalf("%d requests to compute and no pass", toCompute)
 	}
-	if r.Until < m.now || (len(m.e.batch) > 0) != (r.Until > m.now) && r.Worked {
+	computes := len(m.e.batch) > 0
+	if r.Until < m.now || r.Worked && !computes && r.Until > m.now && toCompute > 0 || computes && r.Until == m.now {
 		t.Fatalf("step at %d until %d", m.now, r.Until)
 	}
 	m.checkBatch(t, m.e.counters.Preemptions > preempted, waited)
@@ -174,10 +218,11 @@ func (m *model) step(t *rapid.T) {
 	m.checkLoad(t)
 }
 
+// toCompute counts the requests that have come through to the scheduler.
 func (m *model) toCompute() int {
 	n := 0
 	for _, s := range m.live {
-		if !s.aborted {
+		if !s.aborted && s.added+m.cfg.Timing.Overhead <= m.now {
 			n++
 		}
 	}
@@ -212,19 +257,25 @@ func (m *model) abortedCount() int {
 	return n
 }
 
-// fold applies events: a copy is stored before it is removed, and a store's parent is cached.
+// fold applies events: a copy is stored before it is removed, and a store's parent is cached, but for a
+// window, whose blocks leave it from the head. The device's events come before the host's.
 func (m *model) fold(t *rapid.T, events []Event) {
-	for _, ev := range events {
+	host := false
+	for i := range events {
+		ev := &events[i]
+		if host && ev.Medium != MediumCPU {
+			t.Fatalf("%+v behind an event of the host tier", ev)
+		}
+		host = ev.Medium == MediumCPU
 		switch ev.Kind {
 		case Cleared:
 			clear(m.copies)
 		case Removed:
-			m.copies[ev.Hashes[0]]--
-			switch left := m.copies[ev.Hashes[0]]; {
-			case len(ev.Hashes) != 1 || left < 0:
-				t.Fatalf("removal %v leaves %d copies", ev.Hashes, left)
-			case left == 0:
-				delete(m.copies, ev.Hashes[0])
+			if !host && len(ev.Hashes) != 1 {
+				t.Fatalf("removal of %d hashes", len(ev.Hashes))
+			}
+			for _, h := range ev.Hashes {
+				m.foldRemoval(t, place{h, ev.Medium, ev.Group})
 			}
 		case Stored:
 			m.foldStore(t, ev)
@@ -232,29 +283,61 @@ func (m *model) fold(t *rapid.T, events []Event) {
 	}
 }
 
-func (m *model) foldStore(t *rapid.T, ev Event) {
-	if len(ev.Tokens) != len(ev.Hashes)*ev.BlockSize || len(ev.ExtraKeys) != len(ev.Hashes) || len(ev.Hashes) == 0 {
+func (m *model) foldRemoval(t *rapid.T, p place) {
+	m.copies[p]--
+	switch left := m.copies[p]; {
+	case left < 0:
+		t.Fatalf("removal of %v leaves %d copies", p, left)
+	case left == 0:
+		delete(m.copies, p)
+	}
+}
+
+func (m *model) foldStore(t *rapid.T, ev *Event) {
+	for _, h := range ev.Hashes {
+		m.copies[place{h, ev.Medium, ev.Group}]++
+	}
+	if ev.BlockSize == 0 && ev.Medium == MediumCPU && len(ev.Tokens) == 0 && ev.Parent == nil {
+		return // a placeholder
+	}
+	blocks, windowed := len(ev.Tokens)/ev.BlockSize, ev.SpecWindow > 0
+	if len(ev.Tokens) != blocks*ev.BlockSize || len(ev.ExtraKeys) != len(ev.Hashes) || blocks == 0 {
 		t.Fatalf("store of %d hashes, %d tokens, %d keys", len(ev.Hashes), len(ev.Tokens), len(ev.ExtraKeys))
 	}
+	if len(ev.Hashes) > blocks || len(ev.Hashes) < blocks && !windowed {
+		t.Fatalf("store of %d hashes for %d blocks", len(ev.Hashes), blocks)
+	}
+	if ev.Parent != nil && ev.Medium == MediumGPU && !windowed && m.copies[place{*ev.Parent, ev.Medium, ev.Group}] == 0 {
+		t.Fatalf("store after %v, which is not cached", ev.Parent)
+	}
+	if len(ev.Hashes) == blocks {
+		m.note(ev)
+	}
+}
+
+// note keeps what a dense store says of its blocks, if it is known where they are.
+func (m *model) note(ev *Event) {
 	at, ns, parent := 0, uint64(0), uint64(0)
 	if ev.Parent == nil {
 		ns = tokens.Namespace("", ev.LoRAName, saltOf(ev))
 	} else {
-		if m.copies[*ev.Parent] == 0 {
-			t.Fatalf("store after %v, which is not cached", ev.Parent)
+		before, ok := m.facts[place{*ev.Parent, ev.Medium, ev.Group}]
+		if !ok {
+			return
 		}
-		at, parent = m.facts[*ev.Parent].Position+1, ev.Parent.EventInt()
+		at, parent = before.Position+1, ev.Parent.EventInt()
 	}
 	for i, content := range tokens.AppendChain(nil, ev.Tokens, ev.BlockSize, ns) {
 		hash := ev.Hashes[i]
-		m.copies[hash]++
-		m.facts[hash] = Block{Hash: hash, Parent: parent, Position: at + i, Content: content, Medium: MediumGPU, SpecKind: KindFullAttention}
+		m.facts[place{hash, ev.Medium, ev.Group}] = Block{
+			Hash: hash, Parent: parent, Position: at + i, Content: content, Medium: ev.Medium, Group: ev.Group, SpecKind: ev.SpecKind,
+		}
 		parent = hash.EventInt()
 	}
 }
 
 // saltOf is the salt in the first block's extra key, which the adapter precedes.
-func saltOf(ev Event) string {
+func saltOf(ev *Event) string {
 	key := ev.ExtraKeys[0]
 	if ev.LoRAName != "" {
 		key = key[1:]
@@ -318,7 +401,7 @@ func (m *model) checkPool(t *rapid.T) {
 	p := m.e.pool
 	free := map[int32]bool{}
 	p.free.each(func(id int32) bool {
-		if free[id] || id == nullBlock || p.blocks[id].refs != 0 {
+		if free[id] || id == nullBlock || p.blocks[id].state.refs() != 0 {
 			t.Fatalf("block %d is twice in the free queue, null or held", id)
 		}
 		free[id] = true
@@ -326,8 +409,12 @@ func (m *model) checkPool(t *rapid.T) {
 	})
 	refs := map[int32]int32{}
 	for _, q := range m.e.running {
-		for _, id := range q.blocks {
-			refs[id]++
+		for i := range q.tables {
+			for _, id := range q.tables[i].blocks {
+				if id != nullBlock {
+					refs[id]++
+				}
+			}
 		}
 	}
 	if len(free) != p.free.size || len(free)+len(refs) != len(p.blocks)-1 {
@@ -335,15 +422,17 @@ func (m *model) checkPool(t *rapid.T) {
 	}
 	hashed := 0
 	for id := range p.blocks {
-		if got, want := p.blocks[id].refs, refs[int32(id)]; got != want {
+		if got, want := p.blocks[id].state.refs(), refs[int32(id)]; got != want {
 			t.Fatalf("block %d has %d references and is in %d tables", id, got, want)
 		}
-		if p.blocks[id].hashed {
+		if p.blocks[id].state.hashed() {
 			hashed++
 		}
 	}
 	for b := range m.e.Blocks {
-		hashed -= b.Copies
+		if b.Medium == MediumGPU {
+			hashed -= b.Copies
+		}
 	}
 	if hashed != 0 {
 		t.Fatalf("%d cached blocks are not in the table", hashed)
@@ -355,12 +444,15 @@ func (m *model) checkResident(t *rapid.T) {
 	if m.clearBy {
 		return
 	}
-	resident := map[blockhash.Digest]int{}
+	resident := map[place]int{}
 	for b := range m.e.Blocks {
-		resident[b.Hash] = b.Copies
+		at := place{b.Hash, b.Medium, b.Group}
+		resident[at] = b.Copies
 		b.Copies, b.InUse = 0, false
-		if diff := cmp.Diff(m.facts[b.Hash], b, cmp.AllowUnexported(blockhash.Digest{})); diff != "" {
-			t.Fatalf("block as announced and as held (-announced +held):\n%s", diff)
+		if said, ok := m.facts[at]; ok || len(m.cfg.Groups) == 0 && b.Medium == MediumGPU {
+			if diff := cmp.Diff(said, b, cmp.AllowUnexported(blockhash.Digest{})); diff != "" {
+				t.Fatalf("block as announced and as held (-announced +held):\n%s", diff)
+			}
 		}
 	}
 	if !maps.Equal(resident, m.copies) {

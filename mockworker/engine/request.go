@@ -24,15 +24,18 @@ type request struct {
 	// tokens are prompt and output so far; only appended to, so events may alias them.
 	tokens []uint32
 	prompt int
-	// hashes name the full blocks of tokens, keys their extra keys when there are any.
+	// hashes name the full runs of tokens that the layout hashes, which are blocks where all groups have one
+	// block size; keys are their extra keys when there are any.
 	hashes []blockhash.Digest
 	keys   []ExtraKey
 
-	// blocks is the block table, computed the tokens whose KV is in it, cached the leading blocks of it
-	// that are in the prefix cache.
-	blocks   []int32
+	// tables are the block tables, one a group, computed the tokens whose KV is in them.
+	tables   []blockTable
 	computed int
-	cached   int
+
+	priority int
+	order    int64 // of arrival
+	report   bool  // of the prefix found, too
 
 	readyAt  int64 // when the scheduler may first see it: its arrival and Timing.Overhead
 	uncached int   // tokens not in the cache when it was queued
@@ -53,6 +56,8 @@ func newRequest(now int64, r Request, seed uint64) *request {
 		prompt:    len(r.Tokens),
 		ref:       r.Ref,
 		hashes:    slices.Clone(r.Hashes),
+		priority:  r.Priority,
+		report:    r.ReportFull,
 		stats:     RequestStats{Arrival: now, Prompt: len(r.Tokens)},
 	}
 	if r.LoRAName != "" {
@@ -70,7 +75,7 @@ func (q *request) output() int { return len(q.tokens) - q.prompt }
 // nextToken draws the output token at the next position.
 func (q *request) nextToken() uint32 { return OutputToken(q.draw, len(q.tokens)) }
 
-// extendHashes hashes the blocks that became full since the last call.
+// extendHashes hashes the runs of tokens that became full since the last call.
 func (q *request) extendHashes(h *blockhash.Hasher, blockSize int) {
 	for n := len(q.hashes); (n+1)*blockSize <= len(q.tokens); n++ {
 		parent, extra := h.NoneHash(), blockhash.Extra{LoRAName: q.lora}
@@ -103,9 +108,16 @@ func (q *request) extendKeys(n int) {
 	q.keys = append(q.keys, key)
 }
 
-// onDevice says that the request is running rather than waiting. Every admitted request has computed or
-// found something, and preemption resets that.
-func (q *request) onDevice() bool { return len(q.blocks) > 0 }
+// key is the extra key of block n, whatever its size: all but the first have the same.
+func (q *request) key(n int) ExtraKey {
+	if q.keys == nil {
+		return nil
+	}
+	return q.keys[min(n, 1)]
+}
+
+// onDevice says that the request is running rather than waiting: one that waits has no blocks.
+func (q *request) onDevice() bool { return len(q.tables[0].blocks) > 0 }
 
 // finish closes the request's record.
 func (q *request) finish(outcome string) *RequestStats {

@@ -64,7 +64,8 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 }
 
 // engine makes a new engine; a step takes 1 us plus 1 ns a prefill token unless a story says otherwise.
-// Example: engine block-size=4 blocks=9 seqs=4 budget=16 [model-len=100] [cache=off]
+// Example: engine block-size=4 blocks=9 seqs=4 budget=16 [model-len=100] [cache=off] [policy=priority]
+// [threshold=8] [must-fit] [watermark=0.2] [groups=(swa:8,full)] [retention=16] [host=3] [described]
 func (s *script) engine(t *testing.T, d *datadriven.TestData) string {
 	h, err := blockhash.New("sha256_cbor", "0")
 	if err != nil {
@@ -79,6 +80,17 @@ func (s *script) engine(t *testing.T, d *datadriven.TestData) string {
 	d.MaybeScanArgs(t, "seqs", &c.MaxNumSeqs)
 	d.MaybeScanArgs(t, "budget", &c.MaxNumBatchedTokens)
 	d.MaybeScanArgs(t, "model-len", &c.MaxModelLen)
+	d.MaybeScanArgs(t, "policy", &c.SchedulingPolicy)
+	d.MaybeScanArgs(t, "threshold", &c.LongPrefillTokenThreshold)
+	d.MaybeScanArgs(t, "watermark", &c.Watermark)
+	d.MaybeScanArgs(t, "retention", &c.RetentionInterval)
+	d.MaybeScanArgs(t, "host", &c.HostBlocks)
+	c.ReserveFullISL, c.HostDescribed = d.HasArg("must-fit"), d.HasArg("described")
+	if arg, ok := d.Arg("groups"); ok {
+		if c.Groups, err = ParseGroups(strings.Join(arg.Vals, ","), c.BlockSize); err != nil {
+			return err.Error()
+		}
+	}
 	s.now = 0
 	if s.e, err = New(c); err != nil {
 		return err.Error()
@@ -88,7 +100,7 @@ func (s *script) engine(t *testing.T, d *datadriven.TestData) string {
 
 // add queues a request. A prompt is a sum of runs; a run is a name and a length, and the same name always
 // begins with the same tokens.
-// Example: add id=b prompt=shared:8+b:3 output=2 [lora=name] [salt=text]
+// Example: add id=b prompt=shared:8+b:3 output=2 [lora=name] [salt=text] [priority=1] [report=full]
 func (s *script) add(t *testing.T, d *datadriven.TestData) string {
 	var r Request
 	var prompt string
@@ -97,6 +109,8 @@ func (s *script) add(t *testing.T, d *datadriven.TestData) string {
 	d.ScanArgs(t, "output", &r.MaxTokens)
 	d.MaybeScanArgs(t, "lora", &r.LoRAName)
 	d.MaybeScanArgs(t, "salt", &r.CacheSalt)
+	d.MaybeScanArgs(t, "priority", &r.Priority)
+	r.ReportFull = d.HasArg("report")
 	if r.LoRAName != "" {
 		r.LoRAID = 1
 	}
@@ -182,24 +196,42 @@ func (s *script) describe(b *strings.Builder, r StepResult) {
 }
 
 func (s *script) event(ev Event) string {
+	where := ""
+	if ev.Medium == MediumCPU {
+		where = "host "
+	}
 	switch ev.Kind {
 	case Removed:
-		return "removed " + s.names(ev.Hashes...)
+		return where + "removed " + s.names(ev.Hashes...) + s.group(ev.Group)
 	case Cleared:
 		return "cleared"
+	}
+	if ev.BlockSize == 0 {
+		return where + "stored " + s.names(ev.Hashes...)
 	}
 	parent := "nothing"
 	if ev.Parent != nil {
 		parent = s.names(*ev.Parent)
 	}
-	text := "stored " + s.names(ev.Hashes...) + " after " + parent
-	if ev.ExtraKeys[0] != nil {
+	text := where + "stored " + s.names(ev.Hashes...) + s.group(ev.Group) + " after " + parent
+	if ev.SpecWindow > 0 {
+		text += fmt.Sprintf(" (window %d, %d tokens)", ev.SpecWindow, len(ev.Tokens))
+	}
+	if len(ev.ExtraKeys) > 0 && ev.ExtraKeys[0] != nil {
 		text += " keys"
 		for _, key := range ev.ExtraKeys {
 			text += fmt.Sprint(" ", key.texts())
 		}
 	}
 	return text
+}
+
+// group names a cache group where there are several.
+func (s *script) group(index int) string {
+	if len(s.e.groups) == 1 {
+		return ""
+	}
+	return fmt.Sprint(" g", index)
 }
 
 func (k ExtraKey) texts() []string {
@@ -235,21 +267,26 @@ func (s *script) pool() string {
 	})
 	b.WriteByte('\n')
 	for _, q := range s.e.running {
-		fmt.Fprintf(&b, "%s:", q.id)
-		for _, id := range q.blocks {
-			fmt.Fprintf(&b, " %s", s.block(id))
+		for g := range q.tables {
+			fmt.Fprintf(&b, "%s:", q.id)
+			for _, id := range q.tables[g].blocks {
+				fmt.Fprintf(&b, " %s", s.block(id))
+			}
+			b.WriteByte('\n')
 		}
-		b.WriteByte('\n')
 	}
 	return b.String()
 }
 
 func (s *script) block(id int32) string {
-	blk := s.e.pool.blocks[id]
-	if !blk.hashed {
+	state := s.e.pool.blocks[id].state
+	switch {
+	case id == nullBlock:
+		return "-"
+	case !state.hashed():
 		return strconv.Itoa(int(id))
 	}
-	return fmt.Sprintf("%d=%s", id, s.labels[blk.hash])
+	return fmt.Sprintf("%d=%s%s", id, s.labels[s.e.pool.hashOf(id)], strings.TrimSpace(s.group(int(state.group()))))
 }
 
 // load shows the load and the counters.

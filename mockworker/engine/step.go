@@ -19,6 +19,9 @@ func (e *Engine) Step(now int64) StepResult {
 		e.advance(s, until)
 	}
 	e.noteRate(w, until-now)
+	if e.host != nil {
+		e.events = append(e.events, e.host.events...)
+	}
 	e.handedOut = true
 	return StepResult{Worked: true, Until: until, Outputs: e.outputs, Events: e.events}
 }
@@ -27,8 +30,10 @@ func (e *Engine) Step(now int64) StepResult {
 // one is there; nobody who comes meanwhile is there earlier.
 func (e *Engine) idle(now int64) StepResult {
 	r := StepResult{Worked: len(e.outputs) > 0, Until: now, Outputs: e.outputs}
-	if !r.Worked && e.waiting.len() > 0 && e.waiting.front().readyAt > now {
-		r.Worked, r.Until = true, e.waiting.front().readyAt
+	if !r.Worked && e.waiting.len() > 0 {
+		if at := e.waiting.soonest(); at > now {
+			r.Worked, r.Until = true, at
+		}
 	}
 	return r
 }
@@ -70,10 +75,15 @@ func (e *Engine) dropAborted() {
 	e.aborting = e.aborting[:0]
 }
 
+// release gives all blocks of a request back, group by group.
 func (e *Engine) release(q *request) {
-	e.pool.release(q.blocks)
+	for i := range q.tables {
+		t := &q.tables[i]
+		e.pool.release(t.blocks)
+		*t = blockTable{blocks: t.blocks[:0]}
+	}
 	e.usedTokens -= int64(q.computed)
-	q.blocks, q.computed = nil, 0
+	q.computed = 0
 }
 
 // advance books the computed tokens of one request and samples its next token when nothing of it is left
@@ -101,7 +111,7 @@ func (e *Engine) advance(s scheduled, until int64) {
 		e.counters.FinishedLength++
 		out.Finish, out.Stats = FinishLength, q.finish(FinishLength)
 	} else if e.cfg.EnablePrefixCaching {
-		q.extendHashes(e.cfg.Hasher, e.cfg.BlockSize)
+		q.extendHashes(e.cfg.Hasher, e.hashSize)
 	}
 	e.outputs = append(e.outputs, out)
 }
@@ -109,6 +119,14 @@ func (e *Engine) advance(s scheduled, until int64) {
 // beginEvents starts a new list of events unless the present one has not been handed out.
 func (e *Engine) beginEvents() {
 	if e.handedOut {
-		e.events, e.removed, e.handedOut = e.events[:0], e.removed[:0], false
+		e.dropEvents()
+	}
+}
+
+// dropEvents forgets the events there are.
+func (e *Engine) dropEvents() {
+	e.events, e.removed, e.handedOut = e.events[:0], e.removed[:0], false
+	if e.host != nil {
+		e.host.begin()
 	}
 }
