@@ -27,3 +27,26 @@ func OutputToken(draw uint64, position int) uint32 {
 	mixed := tokens.DigestTerm(draw + uint64(position)*0x9e3779b97f4a7c15)
 	return tokens.FirstWord + uint32(mixed%words)
 }
+
+// Averages are the moving averages of a load report.
+type Averages struct{ gen, hit average }
+
+// NewAverages are averages of nothing.
+func NewAverages() Averages {
+	return Averages{gen: average{weight: genRateWeight}, hit: average{weight: hitRateWeight}}
+}
+
+// Pass counts a pass of ns. One that only prefilled says nothing about the rate.
+func (a *Averages) Pass(p Pass, ns int64) {
+	if p.decodeSeqs == 0 || ns <= 0 {
+		return
+	}
+	const second = 1e9
+	a.gen.add(float64(p.decodeSeqs) * second / float64(ns))
+}
+
+// Hit counts a request that found so many of its tokens in the cache.
+func (a *Averages) Hit(found, of int) { a.hit.add(float64(found) / float64(of)) }
+
+// Fill sets GenRate and HitRate.
+func (a *Averages) Fill(l *Load) { l.GenRate, l.HitRate = a.gen.value, a.hit.value }

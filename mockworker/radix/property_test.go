@@ -1,0 +1,432 @@
+package radix
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"fleetdrill/internal/tokens"
+	"fleetdrill/mockworker/blockhash"
+	"fleetdrill/mockworker/engine"
+	"fleetdrill/mockworker/wire"
+)
+
+// TestEngine drives an engine with random requests, aborts, flushes and steps, and after each step compares it
+// with a model that knows only what went in and what came out.
+func TestEngine(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := newModel(t)
+		t.Repeat(map[string]func(*rapid.T){
+			"add":   m.add,
+			"abort": m.abort,
+			"flush": m.flush,
+			"drop":  m.drop,
+			"step":  m.step,
+			"steps": func(t *rapid.T) {
+				for range 6 {
+					m.step(t)
+				}
+			},
+		})
+		m.drain(t)
+	})
+}
+
+// model is what an observer outside may conclude.
+type model struct {
+	e    *Engine
+	cfg  Config
+	now  int64
+	n    int
+	live map[string]*seen
+
+	// copies is the fold of all events, facts what the stores said of each hash.
+	copies map[blockhash.Digest]int
+	facts  map[blockhash.Digest]engine.Block
+}
+
+// seen is one request as the observer knows it.
+type seen struct {
+	engine.Request
+	aborted bool
+	outputs []uint32
+}
+
+func newModel(t *rapid.T) *model {
+	c := Config{Config: engine.Config{
+		BlockSize:           rapid.IntRange(1, 5).Draw(t, "page"),
+		NumBlocks:           rapid.IntRange(2, 24).Draw(t, "pages"),
+		MaxNumSeqs:          rapid.IntRange(1, 5).Draw(t, "seqs"),
+		MaxNumBatchedTokens: rapid.IntRange(1, 20).Draw(t, "budget"),
+		MaxModelLen:         60,
+		EnablePrefixCaching: rapid.IntRange(0, 9).Draw(t, "caching") > 0,
+		Hasher:              blockhash.NewSGLang(),
+		Timing: engine.Timing{A: 1000, B: 7, C: 3, D: 0.5, E: 0.25,
+			Overhead: rapid.SampledFrom([]int64{0, 0, 3000}).Draw(t, "overhead")},
+		Seed: rapid.Uint64().Draw(t, "seed"),
+	}, Eviction: Policy(rapid.SampledFrom(Policies()).Draw(t, "policy"))}
+	e, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &model{e: e, cfg: c, live: map[string]*seen{}, copies: map[blockhash.Digest]int{}, facts: map[blockhash.Digest]engine.Block{}}
+}
+
+// add draws prompts from few families, so that prefixes are shared, wholly and in part.
+func (m *model) add(t *rapid.T) {
+	family := rapid.Uint32Range(0, 2).Draw(t, "family")
+	shared := rapid.IntRange(0, 25).Draw(t, "shared")
+	own := rapid.IntRange(0, 6).Draw(t, "own")
+	m.n++
+	r := engine.Request{ID: fmt.Sprint("r", m.n), MaxTokens: rapid.IntRange(1, 12).Draw(t, "output"), Ref: m.n}
+	for i := range shared + own {
+		id := 1000*family + uint32(i)
+		if i >= shared {
+			id += uint32(m.n) * 100
+		}
+		r.Tokens = append(r.Tokens, tokens.FirstWord+id)
+	}
+	if rapid.IntRange(0, 3).Draw(t, "namespace") == 0 {
+		r.LoRAName = rapid.SampledFrom([]string{"", "adapter"}).Draw(t, "lora")
+		r.CacheSalt = rapid.SampledFrom([]string{"", "pepper"}).Draw(t, "salt")
+	}
+	pages := (len(r.Tokens) + r.MaxTokens - 1 + m.cfg.BlockSize - 1) / m.cfg.BlockSize
+	fits := len(r.Tokens) > 0 && pages <= m.cfg.NumBlocks-1 && len(r.Tokens)+r.MaxTokens <= m.cfg.MaxModelLen
+	if err := m.e.Add(m.now, r); (err == nil) != fits {
+		t.Fatalf("request of %d+%d tokens: %v", len(r.Tokens), r.MaxTokens, err)
+	}
+	if fits {
+		m.live[r.ID] = &seen{Request: r}
+	}
+}
+
+func (m *model) abort(t *rapid.T) {
+	id := fmt.Sprint("r", rapid.IntRange(1, m.n+1).Draw(t, "victim"))
+	s := m.live[id]
+	want := s != nil && !s.aborted
+	if got := m.e.Abort(m.now, id); got != want {
+		t.Fatalf("Abort(%s) = %v, want %v", id, got, want)
+	}
+	if want {
+		s.aborted = true
+	}
+}
+
+func (m *model) flush(t *rapid.T) {
+	preempt := rapid.IntRange(0, 3).Draw(t, "preempt") == 0
+	if got, want := m.e.ResetPrefixCache(preempt), preempt || len(m.live) == 0; got != want {
+		t.Fatalf("a flush with %d requests: %v", len(m.live), got)
+	} else if got {
+		m.empty(t)
+	}
+}
+
+// drop: no event ever tells of what was.
+func (m *model) drop(t *rapid.T) {
+	m.e.DropCache()
+	clear(m.copies)
+	m.empty(t)
+}
+
+// empty: nothing is cached or running, and whoever ran waits.
+func (m *model) empty(t *rapid.T) {
+	for b := range m.e.Blocks {
+		t.Fatalf("block %v in an empty cache", b)
+	}
+	if l := m.e.Load(); l.Running != 0 || l.KVUsage != 0 || l.Waiting != len(m.live) || m.e.free != m.cfg.NumBlocks-1 {
+		t.Fatalf("%+v with %d free in an empty cache, %d requests live", l, m.e.free, len(m.live))
+	}
+	m.checkLoad(t)
+}
+
+func (m *model) step(t *rapid.T) {
+	toCompute := 0
+	for id, s := range m.live {
+		if !s.aborted && m.e.byID[id].readyAt <= m.now {
+			toCompute++
+		}
+	}
+	expected := m.hits()
+	r := m.e.Step(m.now)
+	if toCompute > 0 && len(m.e.batch) == 0 {
+		t.Fatalf("%d requests to compute and no pass", toCompute)
+	}
+	onItsWay := len(m.e.waiting) > 0 && r.Until == m.e.waiting[0].readyAt
+	if (len(m.e.batch) > 0) != (r.Until > m.now) && !onItsWay || !onItsWay && r.Worked != (len(m.e.batch)+len(r.Outputs)+len(r.Events) > 0) {
+		t.Fatalf("step of %d requests at %d until %d: worked %v, %d events", len(m.e.batch), m.now, r.Until, r.Worked, len(r.Events))
+	}
+	m.now = r.Until
+	m.checkBatch(t)
+	m.fold(t, r.Events)
+	m.deliver(t, r, expected)
+	m.checkPages(t)
+	m.checkResident(t)
+	m.checkLoad(t)
+}
+
+// hits is what each request that was never scheduled would find cached now, by a naive search through
+// what was told.
+func (m *model) hits() map[string]int {
+	out := map[string]int{}
+	for _, q := range m.e.waiting {
+		if q.lora != "" || q.started {
+			continue // an adapter's pages cannot be told from the base model's
+		}
+		n := 0
+		for _, h := range m.e.reusable(q) {
+			if m.e.tree.peek("", q.hashes[:n+1]) != n+1 || m.copies[h] == 0 {
+				break
+			}
+			n++
+		}
+		out[q.id] = n * m.cfg.BlockSize
+	}
+	return out
+}
+
+// checkBatch: the budget holds for prompts in whole pages, prompts and decoding do not mix, at most the last
+// request of a batch is not done with its prompt.
+func (m *model) checkBatch(t *rapid.T) {
+	bs := m.cfg.BlockSize
+	total, decodes, ids := 0, 0, map[string]bool{}
+	for i, s := range m.e.batch {
+		ids[s.q.id] = true
+		if s.decode {
+			decodes++
+			continue
+		}
+		total += s.n
+		if s.q == m.e.chunked && (i != len(m.e.batch)-1 || s.n%bs != 0) {
+			t.Fatalf("request %d of %d is in the middle of its prompt after %d tokens", i, len(m.e.batch), s.n)
+		}
+	}
+	if decodes > 0 && decodes < len(m.e.batch) || total > max(bs, m.cfg.MaxNumBatchedTokens) || len(ids) != len(m.e.batch) {
+		t.Fatalf("batch of %d tokens, %d of %d decode, %d distinct", total, decodes, len(m.e.batch), len(ids))
+	}
+	if l := m.e.Load(); l.Running > m.cfg.MaxNumSeqs {
+		t.Fatalf("%d run", l.Running)
+	}
+}
+
+// fold applies events: a page is stored before it is removed, and a store's parent is cached. Only an
+// adapter's pages have a second copy.
+func (m *model) fold(t *rapid.T, events []engine.Event) {
+	for i, ev := range events {
+		switch ev.Kind {
+		case engine.Cleared:
+			clear(m.copies)
+		case engine.Removed:
+			if i > 0 && events[i-1].Kind == engine.Removed {
+				t.Fatalf("two removals in a row")
+			}
+			for _, h := range ev.Hashes {
+				if m.copies[h]--; m.copies[h] < 0 {
+					t.Fatalf("%v is removed and was not stored", h)
+				} else if m.copies[h] == 0 {
+					delete(m.copies, h)
+				}
+			}
+		case engine.Stored:
+			m.foldStore(t, ev)
+		}
+	}
+}
+
+func (m *model) foldStore(t *rapid.T, ev engine.Event) {
+	if len(ev.Tokens) != len(ev.Hashes)*m.cfg.BlockSize || ev.BlockSize != m.cfg.BlockSize || len(ev.Hashes) == 0 ||
+		ev.LoRAName != "" || ev.LoRAID != nil || ev.Medium != engine.MediumGPU {
+		t.Fatalf("store %+v", ev)
+	}
+	at, ns, parent := 0, uint64(0), uint64(0)
+	if ev.Parent == nil {
+		ns = tokens.Namespace("", "", ev.CacheSalt)
+	} else {
+		if m.copies[*ev.Parent] == 0 {
+			t.Fatalf("store after %v, which is not cached", ev.Parent)
+		}
+		at, parent = m.facts[*ev.Parent].Position+1, ev.Parent.EventInt()
+	}
+	for i, content := range tokens.AppendChain(nil, ev.Tokens, ev.BlockSize, ns) {
+		hash := ev.Hashes[i]
+		m.copies[hash]++
+		if m.copies[hash] > 2 {
+			t.Fatalf("%v has %d copies", hash, m.copies[hash])
+		}
+		m.facts[hash] = engine.Block{Hash: hash, Parent: parent, Position: at + i, Content: content, Medium: engine.MediumGPU}
+		parent = hash.EventInt()
+	}
+}
+
+// deliver checks outputs: one last output per request, indices without a hole, stamps in order, and the cached
+// prefix what a search through the events found.
+func (m *model) deliver(t *rapid.T, r engine.StepResult, expected map[string]int) {
+	got := map[string]bool{}
+	for _, o := range r.Outputs {
+		s := m.live[o.ID]
+		if s == nil || got[o.ID] || o.Ref != s.Ref {
+			t.Fatalf("output %+v of an unknown or finished request, or two in a step", o)
+		}
+		got[o.ID] = true
+		if o.Finish != engine.FinishAbort {
+			if o.Index != len(s.outputs) || o.Token != engine.OutputToken(m.cfg.Draw(o.ID), len(s.Tokens)+o.Index) {
+				t.Fatalf("output %+v after %d others", o, len(s.outputs))
+			}
+			s.outputs = append(s.outputs, o.Token)
+		}
+		if (o.Finish == engine.FinishAbort) != s.aborted || (o.Finish == engine.FinishLength) != (len(s.outputs) == s.MaxTokens && !s.aborted) {
+			t.Fatalf("output %+v: aborted %v, %d of %d tokens", o, s.aborted, len(s.outputs), s.MaxTokens)
+		}
+		if o.Finish != "" {
+			st := o.Stats
+			if st.Outcome != o.Finish || st.Output != len(s.outputs) || st.Prompt != len(s.Tokens) || st.CachedTokens != o.CachedTokens ||
+				o.Finish == engine.FinishLength && (st.Arrival > st.Scheduled || st.Scheduled > st.FirstToken || st.FirstToken > st.LastToken || st.LastToken != r.Until) {
+				t.Fatalf("stats %+v of %+v", st, o)
+			}
+			delete(m.live, o.ID)
+		}
+	}
+	for _, s := range m.e.batch {
+		if want, ok := expected[s.q.id]; ok && s.q.stats.CachedTokens != want {
+			t.Fatalf("%s found %d tokens cached, want %d", s.q.id, s.q.stats.CachedTokens, want)
+		}
+	}
+}
+
+// checkPages: every page belongs to the tree, to one request or to nobody.
+func (m *model) checkPages(t *rapid.T) {
+	have := m.e.free + m.e.tree.pages
+	for _, q := range m.e.onDevice() {
+		if q.own < 0 || q.own+q.protected != (q.computed+m.cfg.BlockSize-1)/m.cfg.BlockSize || m.cfg.EnablePrefixCaching && q.protected > q.node.end() {
+			t.Fatalf("%s has %d own pages and %d protected for %d tokens", q.id, q.own, q.protected, q.computed)
+		}
+		have += q.own
+	}
+	if have != m.cfg.NumBlocks-1 || m.e.free < 0 {
+		t.Fatalf("%d pages of %d are accounted for, %d free", have, m.cfg.NumBlocks-1, m.e.free)
+	}
+}
+
+// checkResident: what is resident is what was announced.
+func (m *model) checkResident(t *rapid.T) {
+	n := 0
+	for b := range m.e.Blocks {
+		n++
+		want := m.facts[b.Hash]
+		want.Copies, want.InUse = m.copies[b.Hash], b.InUse
+		if b != want {
+			t.Fatalf("resident %+v, announced %+v", b, want)
+		}
+	}
+	if n != len(m.copies) {
+		t.Fatalf("%d blocks resident, %d announced", n, len(m.copies))
+	}
+}
+
+func (m *model) checkLoad(t *rapid.T) {
+	l, uncached := m.e.Load(), 0
+	for _, q := range m.e.waiting {
+		uncached += q.uncached
+	}
+	if l.Running+l.Waiting != len(m.live) || l.WaitingUncachedTokens != int64(uncached) || l.KVUsage < 0 || l.KVUsage > 1 {
+		t.Fatalf("%+v with %d requests live, %d uncached tokens", l, len(m.live), uncached)
+	}
+}
+
+// drain: everything ends, and the engine is idle with all pages free or in the tree.
+func (m *model) drain(t *rapid.T) {
+	for range 10_000 {
+		if len(m.live) == 0 {
+			break
+		}
+		m.step(t)
+	}
+	m.step(t)
+	if l := m.e.Load(); len(m.live) > 0 || l.Running+l.Waiting > 0 || l.KVUsage != 0 || m.e.tree.evictable != m.e.tree.pages {
+		t.Fatalf("%d requests live after a drain, %+v, %d pages of %d evictable", len(m.live), l, m.e.tree.evictable, m.e.tree.pages)
+	}
+}
+
+// TestSameSeedSameBytes: one seed is one stream of events, byte for byte.
+func TestSameSeedSameBytes(t *testing.T) {
+	for _, name := range []string{"sglang-array", "sglang-map"} {
+		first := streamOf(t, name)
+		if len(first) < 20_000 {
+			t.Fatalf("%s: a stream of %d bytes", name, len(first))
+		}
+		if !bytes.Equal(first, streamOf(t, name)) {
+			t.Errorf("%s: two runs of one seed differ", name)
+		}
+	}
+}
+
+func streamOf(t *testing.T, profile string) (stream []byte) {
+	t.Helper()
+	enc, err := wire.New(profile, wire.Options{IntHashes: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := busyEngine(t, 96)
+	now := int64(0)
+	for n := range 1500 {
+		addBusy(t, e, now, n)
+		r := e.Step(now)
+		now = r.Until
+		stream = enc.AppendBatch(stream, float64(now), r.Events)
+	}
+	if e.counters.Preemptions == 0 {
+		t.Error("nothing was retracted on the way")
+	}
+	return stream
+}
+
+// busyEngine is an engine of so many pages of 16 tokens that is never without work.
+func busyEngine(t testing.TB, pages int) *Engine {
+	t.Helper()
+	e, err := New(Config{Config: engine.Config{
+		BlockSize: 16, NumBlocks: pages + 1, MaxNumSeqs: 64, MaxNumBatchedTokens: 2048, MaxModelLen: 4096,
+		EnablePrefixCaching: true, Hasher: blockhash.NewSGLang(), Timing: engine.Timing{A: 1000, B: 1}, Seed: 7,
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// addBusy adds the n-th request: a prompt of 160 tokens, half of it one of eight prefixes.
+func addBusy(t testing.TB, e *Engine, now int64, n int) {
+	t.Helper()
+	ids := make([]uint32, 160)
+	for i := range ids {
+		ids[i] = tokens.FirstWord + uint32(1000*(n%8)+i)
+		if i >= 80 {
+			ids[i] = tokens.FirstWord + uint32((n*977+i)%100_000)
+		}
+	}
+	if err := e.Add(now, engine.Request{ID: fmt.Sprint("r", n), Tokens: ids, MaxTokens: 200 + n%40}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// BenchmarkFull is the block events of an engine whose pool is full: each prompt evicts what another left.
+func BenchmarkFull(b *testing.B) {
+	e := busyEngine(b, 16_384)
+	now, events, n := int64(0), 0, 0
+	for b.Loop() {
+		ids := make([]uint32, 1024)
+		for i := range ids {
+			ids[i] = tokens.FirstWord + uint32((n*7919+i)%140_000)
+		}
+		n++
+		if err := e.Add(now, engine.Request{ID: fmt.Sprint(n), Tokens: ids, MaxTokens: 1}); err != nil {
+			b.Fatal(err)
+		}
+		r := e.Step(now)
+		now = r.Until
+		for _, ev := range r.Events {
+			events += len(ev.Hashes)
+		}
+	}
+	b.ReportMetric(float64(events)/b.Elapsed().Seconds(), "blocks/s")
+}
