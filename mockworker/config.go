@@ -46,6 +46,7 @@ type Config struct {
 	ChatMaxTokens             int
 	MaxBodyBytes              int64
 
+	EngineConfig
 	FaultConfig
 
 	Count         int
@@ -87,6 +88,7 @@ func AddFlags(fs *pflag.FlagSet, c *Config) {
 	fs.IntVar(&c.ChatMaxTokens, "chat-max-tokens", 256, "output tokens of a chat request that sets no maximum: mock engines never stop by themselves")
 	fs.Int64Var(&c.MaxBodyBytes, "max-body-bytes", 8<<20, "longest request body")
 
+	addEngineFlags(fs, &c.EngineConfig)
 	addFaultFlags(fs, &c.FaultConfig)
 
 	fs.IntVar(&c.Count, "count", 1, "workers in this process")
@@ -115,7 +117,7 @@ func (c Config) plan() (*plan, error) {
 	if p.Log == nil {
 		p.Log = slog.New(slog.DiscardHandler)
 	}
-	for _, check := range []func() error{p.checkNumbers, p.checkAdmin, p.checkIDs, p.lookUpEngine, p.lookUpEvents, p.FaultConfig.check} {
+	for _, check := range []func() error{p.checkNumbers, p.checkAdmin, p.checkIDs, p.lookUpEngine, p.lookUpCache, p.lookUpEvents, p.FaultConfig.check} {
 		if err := check(); err != nil {
 			return nil, err
 		}

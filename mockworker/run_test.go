@@ -273,7 +273,8 @@ func TestFlagsSetTheConfig(t *testing.T) {
 	fs := pflag.NewFlagSet("worker", pflag.ContinueOnError)
 	AddFlags(fs, &c)
 	err := fs.Parse([]string{"--port", "0", "--id", "a", "--id", "b", "--count", "2", "--max-num-seqs", "7", "--seed", "9",
-		"--kv-events-config", eventsOn, "--enable-prompt-tokens-details=false", "--profile", "drill"})
+		"--kv-events-config", eventsOn, "--enable-prompt-tokens-details=false", "--profile", "drill", "--scheduling-policy", "priority",
+		"--kv-cache-groups", "swa:128@32,full", "--watermark", "0.01", "--scheduler-reserve-full-isl"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,7 +283,8 @@ func TestFlagsSetTheConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	if p.engine.MaxNumSeqs != 7 || p.engine.MaxNumBatchedTokens != 2048 || p.engine.BlockSize != 16 || p.engine.Seed != 9 ||
-		p.profile != "drill" || !p.events.Enabled() || p.ids[1] != "b" || c.EnablePromptTokensDetails {
+		p.profile != "drill" || !p.events.Enabled() || p.ids[1] != "b" || c.EnablePromptTokensDetails ||
+		p.engine.SchedulingPolicy != "priority" || p.engine.Groups[0].BlockSize != 32 || p.engine.Watermark != 0.01 || !p.engine.ReserveFullISL {
 		t.Errorf("plan %+v", p)
 	}
 }

@@ -110,6 +110,12 @@ func hasSalt(ev *engine.Event) bool       { return ev.CacheSalt != "" }
 // IsSGLang says whether a profile is SGLang's, whose hashes are its own.
 func IsSGLang(name string) bool { return strings.HasPrefix(name, "sglang-") }
 
+// HasGroups says whether a profile's events tell the cache group of a block.
+func HasGroups(name string) bool {
+	p, err := lookup(name)
+	return err == nil && slices.ContainsFunc(p.removed, func(f field) bool { return f.key == "group_idx" })
+}
+
 // Names are the names of all profiles, oldest first, SGLang's last.
 func Names() []string {
 	var names []string
