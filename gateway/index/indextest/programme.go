@@ -3,6 +3,7 @@ package indextest
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -91,6 +92,7 @@ func write(t *testing.T, ix index.Index, chains [][]uint64, seed uint64, steps i
 						t.Errorf("holder %d scores %d of %d", h, s, len(c))
 					}
 				}
+				runtime.Gosched() // readers that never pause would keep writers behind a shared lock waiting
 			}
 		})
 	}
