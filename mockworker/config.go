@@ -48,6 +48,8 @@ type Config struct {
 
 	EngineConfig
 	FaultConfig
+	GRPCConfig
+	LoadsConfig
 
 	Count         int
 	IDs           []string
@@ -90,6 +92,8 @@ func AddFlags(fs *pflag.FlagSet, c *Config) {
 
 	addEngineFlags(fs, &c.EngineConfig)
 	addFaultFlags(fs, &c.FaultConfig)
+	addGRPCFlags(fs, &c.GRPCConfig)
+	addLoadsFlags(fs, &c.LoadsConfig)
 
 	fs.IntVar(&c.Count, "count", 1, "workers in this process")
 	fs.StringSliceVar(&c.IDs, "id", nil, "id of a worker, once per worker; default w1, w2, ...")
@@ -117,7 +121,7 @@ func (c Config) plan() (*plan, error) {
 	if p.Log == nil {
 		p.Log = slog.New(slog.DiscardHandler)
 	}
-	for _, check := range []func() error{p.checkNumbers, p.checkAdmin, p.checkIDs, p.lookUpEngine, p.lookUpCache, p.lookUpEvents, p.FaultConfig.check} {
+	for _, check := range []func() error{p.checkNumbers, p.checkAdmin, p.checkIDs, p.lookUpEngine, p.lookUpCache, p.lookUpEvents, p.FaultConfig.check, p.checkLoads} {
 		if err := check(); err != nil {
 			return nil, err
 		}
@@ -151,6 +155,9 @@ func (p *plan) checkNumbers() error {
 	}
 	if p.AdminPort != 0 && p.AdminPort+p.Count-1 > 65_535 {
 		return fmt.Errorf("--admin-port %d leaves no room for --count %d consecutive ports", p.AdminPort, p.Count)
+	}
+	if err := p.checkGRPC(p.Count); err != nil {
+		return err
 	}
 	if p.MaxBodyBytes < 1 {
 		return fmt.Errorf("--max-body-bytes is %d, must be at least 1", p.MaxBodyBytes)

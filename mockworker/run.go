@@ -16,7 +16,7 @@ func Run(ctx context.Context, c Config) (err error) {
 	}
 	var workers []*worker
 	defer func() { err = errors.Join(err, closeAll(workers)) }()
-	failed := make(chan error, 2*len(p.ids)) // each worker has two servers
+	failed := make(chan error, 3*len(p.ids)) // each worker has up to three servers
 	for i := range p.ids {
 		w, err := newWorker(p, i, failed)
 		if err != nil {
@@ -25,7 +25,7 @@ func Run(ctx context.Context, c Config) (err error) {
 		workers = append(workers, w)
 	}
 	for _, w := range workers {
-		w.log.Info("worker serves", "http", w.ready.HTTP, "admin", w.ready.Admin, "ranks", w.ready.Ranks)
+		w.log.Info("worker serves", "http", w.ready.HTTP, "admin", w.ready.Admin, "grpc", w.ready.GRPC, "ranks", w.ready.Ranks)
 	}
 	if p.ReadyFile != "" {
 		if err := writeReady(p.ReadyFile, workers); err != nil {

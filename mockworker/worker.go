@@ -18,6 +18,7 @@ import (
 	"fleetdrill/mockworker/admin"
 	"fleetdrill/mockworker/api"
 	"fleetdrill/mockworker/engine"
+	"fleetdrill/mockworker/enginegrpc"
 	"fleetdrill/mockworker/faults"
 	"fleetdrill/mockworker/loop"
 	"fleetdrill/mockworker/metrics"
@@ -26,7 +27,7 @@ import (
 	"fleetdrill/mockworker/wire"
 )
 
-// worker is one mock worker: its ranks, and the two servers in front of them.
+// worker is one mock worker: its ranks, and the servers in front of them.
 type worker struct {
 	log      *slog.Logger
 	ready    contract.ReadyWorker
@@ -34,13 +35,14 @@ type worker struct {
 	requests *truth.Requests
 	faults   *faults.Set
 	exit     func(code int)
-	servers  []*http.Server // API, admin
-	failed   chan<- error   // takes what ended a server by itself
+	servers  []*http.Server     // API, admin
+	grpc     *enginegrpc.Server // nil without a gRPC port
+	failed   chan<- error       // takes what ended a server by itself
 	wg       sync.WaitGroup
 }
 
 // newWorker opens and starts worker number i of the plan. When it returns, every socket answers. failed must
-// have room for two errors.
+// have room for three errors.
 func newWorker(p *plan, i int, failed chan<- error) (*worker, error) {
 	w := &worker{
 		log:      p.Log.With("worker", p.ids[i]),
@@ -85,7 +87,7 @@ func (w *worker) start(p *plan, i int) error {
 	if w.ready.Admin, err = w.serve(p.AdminHost, portOf(p.AdminPort, i), control); err != nil {
 		return fmt.Errorf("admin port: %w", err)
 	}
-	return nil
+	return w.serveGRPC(p, i)
 }
 
 // sglangVersion is the release that both SGLang profiles stand for; it may have been on either side of the
@@ -219,6 +221,9 @@ func dialable(a *net.TCPAddr) string {
 
 // drain takes no new connections and lets open requests end, until ctx does.
 func (w *worker) drain(ctx context.Context) {
+	var wg sync.WaitGroup
+	wg.Go(func() { w.drainGRPC(ctx) })
+	defer wg.Wait()
 	for _, srv := range w.servers {
 		if err := srv.Shutdown(ctx); err != nil {
 			w.log.Warn("requests are still open at the end of the grace", "err", err)
@@ -235,6 +240,7 @@ func (w *worker) close() (err error) {
 	for _, srv := range w.servers {
 		err = errors.Join(err, srv.Close())
 	}
+	w.closeGRPC()
 	w.wg.Wait()
 	return err
 }
