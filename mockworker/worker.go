@@ -177,6 +177,7 @@ func (o *observer) Token(index int, sinceNs int64) {
 // Ended implements loop.Observer.
 func (o *observer) Ended(id string, maxTokens int, s engine.RequestStats) {
 	o.Rank.Ended(id, maxTokens, s)
+	o.w.faults.Leak(clock.MonoNs(), o.rank, id)
 	o.w.requests.Add(contract.TruthRequest{
 		ID: id, Rank: o.rank, ArrivalMonoNs: s.Arrival, PromptTokens: s.Prompt, CachedTokens: s.CachedTokens,
 		OutputTokens: s.Output, ScheduledMonoNs: s.Scheduled, FirstTokenMonoNs: s.FirstToken, LastTokenMonoNs: s.LastToken,

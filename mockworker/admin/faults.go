@@ -21,9 +21,9 @@ import (
 const (
 	// maxFaultBody bounds the body of a fault: a few short parameters.
 	maxFaultBody = 64 << 10
-	// restartWait is how long the answer to a publisher restart waits for it to have happened. It happens
-	// at the next step boundary in any case.
-	restartWait = 2 * time.Second
+	// actWait is how long the answer to a fault that acts once, between two steps, waits for it to have
+	// happened. It happens at the next step boundary in any case.
+	actWait = 2 * time.Second
 )
 
 func (s *Server) listFaults(c *gin.Context) {
@@ -47,8 +47,8 @@ func (s *Server) armFault(c *gin.Context) {
 		fail(c, http.StatusConflict, err)
 		return
 	}
-	if spec.Kind == contract.FaultRestartPublisher {
-		if err := s.restart(c.Request.Context(), id, spec); err != nil {
+	if faults.ActsOnce(spec.Kind) {
+		if err := s.actOnce(c.Request.Context(), id, spec); err != nil {
 			s.o.Faults.Heal(clock.MonoNs(), id)
 			fail(c, http.StatusServiceUnavailable, err)
 			return
@@ -78,24 +78,60 @@ func (s *Server) wake() {
 	}
 }
 
-// restart restarts a rank's publisher at the next step boundary and waits a while for it. The error is
-// about a worker that is shutting down; a boundary that does not come leaves the fault armed.
-func (s *Server) restart(ctx context.Context, id string, spec faults.Spec) error {
-	ctx, cancel := context.WithTimeout(ctx, restartWait)
+// actOnce does what a fault does at the next step boundary and waits a while for it. The error is about a
+// worker that is shutting down; a boundary that does not come leaves the fault armed.
+func (s *Server) actOnce(ctx context.Context, id string, spec faults.Spec) error {
+	ctx, cancel := context.WithTimeout(ctx, actWait)
 	defer cancel()
 	r := &s.o.Ranks[spec.Rank]
-	err := r.Loop.Ask(ctx, func(e engine.Core) { s.restartNow(e, r, id, spec) })
+	err := r.Loop.Ask(ctx, func(e engine.Core) {
+		if !s.o.Faults.Begin(clock.MonoNs(), id) {
+			return // healed while it waited
+		}
+		switch spec.Kind {
+		case contract.FaultRestartPublisher:
+			s.restart(e, r, id, spec)
+		case contract.FaultClear:
+			s.clear(e, r, id)
+		case contract.FaultSilentClear:
+			s.silentClear(e, id)
+		}
+	})
 	if ctx.Err() != nil {
 		return nil
 	}
 	return err
 }
 
-// restartNow runs between two steps.
-func (s *Server) restartNow(e engine.Core, r *Rank, id string, spec faults.Spec) {
-	if !s.o.Faults.Begin(clock.MonoNs(), id) {
-		return // healed while it waited
+// cached is the number of distinct blocks in an engine's cache.
+func cached(e engine.Core) (n int) {
+	e.Blocks(func(engine.Block) bool { n++; return true })
+	return n
+}
+
+// clear empties the cache as an operator would, running requests included.
+func (s *Server) clear(e engine.Core, r *Rank, id string) {
+	n := cached(e)
+	if !e.ResetPrefixCache(true) {
+		s.o.Faults.Finish(id, "the engine refused: blocks are in use")
+		return
 	}
+	lines := []string{fmt.Sprintf("%d blocks cleared", n)}
+	if r.Publisher != nil {
+		lines = append(lines, fmt.Sprintf("announced from seq %d on, with the next step", r.Publisher.Stats().NextSeq))
+	}
+	s.o.Faults.Finish(id, lines...)
+}
+
+// silentClear empties the cache behind everybody's back.
+func (s *Server) silentClear(e engine.Core, id string) {
+	n := cached(e)
+	e.DropCache()
+	s.o.Faults.Finish(id, fmt.Sprintf("%d blocks lost", n))
+}
+
+// restart runs between two steps.
+func (s *Server) restart(e engine.Core, r *Rank, id string, spec faults.Spec) {
 	if spec.Cache == faults.Empty {
 		e.DropCache()
 	}

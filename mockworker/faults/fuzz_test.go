@@ -18,6 +18,12 @@ func FuzzParse(f *testing.F) {
 		`{"kind":"mute_publisher"}`,
 		`{"kind":"restart_publisher","cache":"empty","socket":"rebind","ahead":3}`,
 		`{"kind":"exit","code":0,"after_tokens":9}`,
+		`{"kind":"duplicate","of":"hash","count":2}`,
+		`{"kind":"corrupt","field":"seq"}`,
+		`{"kind":"late_removals","steps":3,"for":"9s"}`,
+		`{"kind":"replay_truncate","after":0,"end":"keep"}`,
+		`{"kind":"slow","factor":1e2,"jitter":0.5}`,
+		`{"kind":"leak","bytes_per_request":4096}`,
 		`null`, `{"kind":null}`, `{"kind":"pause","rank":1e0}`, `{"kind":"drop_batches","count":18446744073709551617}`,
 	} {
 		f.Add([]byte(body))
@@ -51,14 +57,18 @@ func TestPublisherFaultsNeedAPublisher(t *testing.T) {
 		switch kind {
 		case "drop_batches":
 			body["count"] = 1
-		case "delay_publisher":
+		case "delay_publisher", "late_removals":
 			body["by"] = "1s"
+		case "slow":
+			body["factor"] = 2
+		case "leak":
+			body["bytes_per_request"] = 1
 		}
 		text, _ := json.Marshal(body)
 		if _, err := Parse(text, Worker{Ranks: 1, Events: true}); err != nil {
 			t.Errorf("%s: %v", text, err)
 		}
-		want := kind == "pause" || kind == "wedge" || kind == "exit" || slices.Contains(httpKinds, kind)
+		want := kind == "pause" || kind == "wedge" || kind == "exit" || slices.Contains(httpKinds, kind) || slices.Contains(machineKinds, kind)
 		if _, err := Parse(text, Worker{Ranks: 1}); (err == nil) != want {
 			t.Errorf("%s without events: %v", text, err)
 		}

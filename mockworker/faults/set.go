@@ -42,6 +42,9 @@ type fault struct {
 	armedAt  int64
 	asked    int64 // requests that might have been hit
 	evidence evidence
+	// leaked is the memory that requests left behind.
+	leaked      [][]byte
+	leakedBytes int64
 }
 
 // New makes a set without faults.
@@ -273,6 +276,7 @@ func (s *Set) expire(now int64) {
 func (s *Set) end(f *fault, state string) {
 	if f.live() {
 		f.state = state
+		f.leaked = nil
 		s.live.Add(-1)
 	}
 }
@@ -303,8 +307,12 @@ func (f *fault) over() int64 {
 }
 
 func (f *fault) view() contract.TruthFault {
-	return contract.TruthFault{
+	v := contract.TruthFault{
 		ID: f.id, Kind: f.spec.Kind, Params: f.spec.params(), State: f.state,
 		FirstActedMonoNs: f.first, Acted: f.acted, Evidence: f.evidence.lines(),
 	}
+	if f.leakedBytes > 0 {
+		v.Evidence = append([]string{fmt.Sprintf("%d bytes", f.leakedBytes)}, v.Evidence...)
+	}
+	return v
 }

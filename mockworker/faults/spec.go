@@ -51,6 +51,8 @@ type Spec struct {
 	// Code is the exit code, AfterTokens how many output tokens are still handed out.
 	Code, AfterTokens int
 	HTTP
+	Wire
+	Machine
 }
 
 // Worker is what a worker can have faults in.
@@ -115,7 +117,7 @@ func take(given map[string]json.RawMessage, name string, read func(json.RawMessa
 
 // check is what no single parameter tells.
 func (s *Spec) check(w Worker) error {
-	if err := s.checkHTTP(); err != nil {
+	if err := errors.Join(s.checkHTTP(), s.checkWire(), s.checkMachine()); err != nil {
 		return err
 	}
 	switch {
@@ -144,14 +146,14 @@ func (s *Spec) touchesEvents() bool {
 	case contract.FaultDropBatches, contract.FaultDelayPublisher, contract.FaultMutePublisher, contract.FaultRestartPublisher:
 		return true
 	}
-	return false
+	return slices.Contains(wireKinds, s.Kind)
 }
 
 func kinds() []string {
-	return append([]string{
+	return slices.Concat([]string{
 		contract.FaultPause, contract.FaultWedge, contract.FaultDropBatches, contract.FaultDelayPublisher,
 		contract.FaultMutePublisher, contract.FaultRestartPublisher, contract.FaultExit,
-	}, httpKinds...)
+	}, wireKinds, machineKinds, httpKinds)
 }
 
 // param is one parameter of a kind: how it is read into a Spec, and shown out of it; nil is not shown.
@@ -167,6 +169,11 @@ func paramsOf(s *Spec) ([]param, bool) {
 		return params, true
 	}
 	params := []param{whole("rank", &s.Rank, 0, 1<<20)}
+	for _, more := range [][]param{wireParams(s), machineParams(s)} {
+		if more != nil {
+			return append(params, more...), true
+		}
+	}
 	switch s.Kind {
 	case contract.FaultPause, contract.FaultWedge, contract.FaultMutePublisher:
 		params = append(params, duration("for", &s.For, maxFor))
@@ -189,6 +196,8 @@ func paramsOf(s *Spec) ([]param, bool) {
 // setDefaults fills in what a body may leave out.
 func (s *Spec) setDefaults() {
 	s.setHTTPDefaults()
+	s.setWireDefaults()
+	s.setMachineDefaults()
 	switch s.Kind {
 	case contract.FaultDropBatches:
 		s.Replay = Keep

@@ -72,6 +72,9 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 	if out, ok := s.runHTTP(t, d); ok {
 		return out
 	}
+	if out, ok := s.runWire(t, d, rank); ok {
+		return out
+	}
 	t.Fatalf("%s: unknown command %q", d.Pos, d.Cmd)
 	return ""
 }

@@ -55,6 +55,7 @@ type Removals struct {
 	base  int64 // number of removals ever held before queue[0], so that places stay when the queue shrinks
 	// where is which removals held are a block's.
 	where map[blockhash.Digest]places
+	taken int64
 	out   []engine.Event
 }
 
@@ -80,13 +81,25 @@ func New(o Options) *Removals {
 	return &Removals{o: o, where: map[blockhash.Digest]places{}}
 }
 
+// Set changes how late removals are from now on, those that are held already included. It panics on options
+// that are not valid.
+func (r *Removals) Set(o Options) {
+	if o == r.o {
+		return
+	}
+	if err := o.Validate(); err != nil {
+		panic("late.Set: " + err.Error())
+	}
+	r.o = o
+}
+
 // Filter takes the events of one step, in order and perhaps none, and returns what goes out with it: the
 // removals that are due, then the step's other events. It is to be called for every step, or steps are not
 // counted. The result is valid until the next call; it aliases events, which may be reused after that.
 func (r *Removals) Filter(now int64, events []engine.Event) []engine.Event {
 	r.step++
 	r.last = now
-	if r.o == (Options{}) {
+	if r.o == (Options{}) && len(r.where) == 0 {
 		return events
 	}
 	r.out = r.takeDue(r.out[:0], func(h *held) bool { return r.due(h, now) })
@@ -100,8 +113,10 @@ func (r *Removals) Filter(now int64, events []engine.Event) []engine.Event {
 func (r *Removals) pass(e *engine.Event, now int64) {
 	switch e.Kind {
 	case engine.Removed:
-		r.hold(e, now)
-		return
+		if r.o != (Options{}) {
+			r.hold(e, now)
+			return
+		}
 	case engine.Stored:
 		r.release(e.Hashes)
 	case engine.Cleared:
@@ -114,6 +129,7 @@ func (r *Removals) hold(e *engine.Event, now int64) {
 	if r.Held() >= MaxHeld {
 		r.out = append(r.out, r.pop())
 	}
+	r.taken++
 	h := held{event: *e, step: r.step, at: now}
 	h.event.Hashes = slices.Clone(e.Hashes) // the engine's memory is another step's soon
 	n := r.base + int64(len(r.queue))
@@ -235,6 +251,9 @@ func (r *Removals) Next() (at int64, ok bool) {
 		}
 	}
 }
+
+// Taken is the number of removals ever held.
+func (r *Removals) Taken() int64 { return r.taken }
 
 // Held is the number of distinct blocks of which removals are held.
 func (r *Removals) Held() int { return len(r.where) }

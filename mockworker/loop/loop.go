@@ -91,6 +91,7 @@ type Loop struct {
 	cached    int64           // prompt tokens found in the cache, counted with the first token
 	refused   int64           // requests that the engine did not take
 	adapters  adapters
+	pace      engine.Pace // as it was last set
 }
 
 type letterKind uint8
@@ -256,6 +257,7 @@ func (l *Loop) run() {
 			}
 			continue
 		}
+		l.keepPace()
 		res := l.o.Engine.Step(l.begin())
 		if !res.Worked {
 			l.snapshot()
@@ -267,6 +269,15 @@ func (l *Loop) run() {
 			return
 		}
 		l.finishStep(&res)
+	}
+}
+
+// keepPace slows the engine down while a fault says so, and lets it go on as before afterwards.
+func (l *Loop) keepPace() {
+	factor, jitter := l.o.Faults.Pace(clock.MonoNs(), l.o.Rank, maps.Keys(l.streams))
+	if p := (engine.Pace{Factor: factor, Jitter: jitter}); p != l.pace {
+		l.o.Engine.SetPace(p)
+		l.pace = p
 	}
 }
 

@@ -80,10 +80,10 @@ func (p *Publisher) join(f *Follower, from int64) {
 	f.of.add(f)
 }
 
-// deliver lets a batch out to everybody who listens.
-func (p *Publisher) deliver(seq, payload []byte) {
-	p.sockets.pub.Send(p.topic, seq, payload)
-	p.followers.push(Followed{Seq: int64(binary.BigEndian.Uint64(seq)), Payload: payload})
+// deliver lets a batch out to everybody who listens. A follower has no frames that could be corrupt.
+func (p *Publisher) deliver(m *message) {
+	p.sockets.pub.Send(m.topic, m.seq, m.payload)
+	p.followers.push(Followed{Seq: m.n, Payload: m.payload})
 }
 
 // Recv appends what came to dst[:0], waiting for at least one batch. It fails when ctx ends, and, when all

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"fleetdrill/internal/clock"
+	"fleetdrill/mockworker/engine"
+	"fleetdrill/mockworker/faults"
 )
 
 // fullPause is how long late removals wait for room in a full queue, which only a fault keeps full.
@@ -17,7 +19,11 @@ func (p *Publisher) overdue() (next int64, ok bool) {
 	}
 	defer p.encoding.Unlock()
 	now := clock.MonoNs()
+	l := p.setLateness(now)
 	if next, ok = p.late.Next(); !ok || next > now {
+		if l.Until > 0 {
+			next = min(next, l.Until)
+		}
 		return next, ok
 	}
 	if p.queue.full() { // waiting here would be waiting for ourselves
@@ -28,6 +34,23 @@ func (p *Publisher) overdue() (next int64, ok bool) {
 		signal(p.queue.filled)
 	}
 	return p.late.Next()
+}
+
+// filter is what of a step's events goes out now. The caller holds encoding.
+func (p *Publisher) filter(now int64, events []engine.Event) []engine.Event {
+	l, before := p.setLateness(now), p.late.Taken()
+	events = p.late.Filter(now, events)
+	if n := p.late.Taken() - before; n > 0 && l.Faulty {
+		p.o.Faults.HeldRemovals(now, p.o.Rank, p.seq.Load()+int64(p.queue.len()), n)
+	}
+	return events
+}
+
+// setLateness makes removals as late as they are to be now. When a fault has ended, everything it held is due.
+func (p *Publisher) setLateness(now int64) faults.Lateness {
+	l := p.o.Faults.Lateness(now, p.o.Rank, p.o.Late)
+	p.late.Set(l.Options)
+	return l
 }
 
 // dropLate forgets what is held: it was an incarnation's that ends.

@@ -2,7 +2,6 @@ package publish
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -77,9 +76,11 @@ type Publisher struct {
 	commands chan command
 	woken    chan struct{} // at most one token: "ask the faults again"
 
-	// buffer belongs to the publisher goroutine; seq is the next sequence number.
-	buffer *ring.Ring[sent]
-	seq    atomic.Int64
+	// buffer and overtaken belong to the publisher goroutine; seq is the next sequence number. overtaken is
+	// a batch that is buffered and folded, and waits for the next one to be sent before it.
+	buffer    *ring.Ring[sent]
+	overtaken *message
+	seq       atomic.Int64
 
 	mu      sync.Mutex // guards sockets and past
 	sockets *sockets   // replaced by the publisher goroutine only
@@ -156,7 +157,7 @@ func (p *Publisher) publish(ctx context.Context, events []engine.Event) (held bo
 	p.encoding.Lock()
 	defer p.encoding.Unlock()
 	now := clock.MonoNs()
-	events = p.late.Filter(now, events)
+	events = p.filter(now, events)
 	held = p.late.Held() > 0
 	if len(events) == 0 {
 		return held, nil
@@ -260,6 +261,7 @@ func (p *Publisher) run() {
 	defer timer.Stop()
 	for {
 		due := p.drain()
+		p.settleOvertaken(clock.MonoNs())
 		if next, ok := p.overdue(); ok && (due == 0 || next < due) {
 			due = next
 		}
@@ -310,10 +312,14 @@ func (p *Publisher) rest() {
 		p.queue.pop()
 		p.send(clock.MonoNs(), it.payload)
 	}
+	p.letOvertakenGo()
 }
 
 // send gives a batch its sequence number and lets it go the way that the faults have for it.
 func (p *Publisher) send(now int64, payload []byte) {
+	if payload = p.withoutRemovals(now, payload); payload == nil {
+		return
+	}
 	switch n := p.seq.Load(); p.o.Faults.Batch(now, p.o.Rank, n) {
 	case faults.Mute:
 	case faults.Lose:
@@ -322,8 +328,7 @@ func (p *Publisher) send(now int64, payload []byte) {
 	case faults.Hide:
 		p.announce(now, payload)
 	case faults.Send:
-		seq := p.announce(now, payload)
-		p.deliver(seq, payload)
+		p.sendTwisted(now, payload)
 	}
 }
 
@@ -331,7 +336,7 @@ func (p *Publisher) send(now int64, payload []byte) {
 // comes before sending: whoever has received a batch must find it in the truth and in a replay.
 func (p *Publisher) announce(now int64, payload []byte) (seq []byte) {
 	n := p.seq.Load()
-	seq = binary.BigEndian.AppendUint64(nil, uint64(n))
+	seq = seqBytes(n)
 	if err := p.o.Fold.Apply(n, now, payload); err != nil {
 		p.o.Log.Warn("an event batch went out that cannot be read", "rank", p.o.Rank, "seq", n, "err", err)
 	}

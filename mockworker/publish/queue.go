@@ -57,6 +57,12 @@ func (q *queue) full() bool {
 	return q.items.Full()
 }
 
+func (q *queue) len() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.items.Len()
+}
+
 // peek is the oldest item, which stays.
 func (q *queue) peek() (item, bool) {
 	q.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"sort"
 
+	"fleetdrill/internal/clock"
 	"fleetdrill/internal/zsock"
 )
 
@@ -49,21 +50,36 @@ func (p *Publisher) serve(q *zsock.Request) {
 	if !ok {
 		return
 	}
+	fate := p.o.Faults.Replay(clock.MonoNs(), p.o.Rank, start)
+	if fate.Hang {
+		return
+	}
 	p.requests.Add(1)
 	first := sort.Search(p.buffer.Len(), func(i int) bool {
 		return binary.BigEndian.Uint64(p.buffer.At(i).seq) >= start
 	})
-	for i := first; i < p.buffer.Len(); i++ {
+	end := p.buffer.Len()
+	if fate.Cut {
+		end = min(end, first+fate.After)
+	}
+	if err := p.replay(q, first, end, !fate.NoEnd); err != nil {
+		p.o.Log.Warn("replay broke off", "rank", p.o.Rank, "start", start, "err", err)
+	}
+}
+
+// replay sends the buffer's batches from place first up to end, and the end marker.
+func (p *Publisher) replay(q *zsock.Request, first, end int, marker bool) error {
+	for i := first; i < end; i++ {
 		b := p.buffer.At(i)
 		if err := p.reply(q, p.topic, b.seq, b.payload); err != nil {
-			p.o.Log.Warn("replay broke off", "rank", p.o.Rank, "start", start, "err", err)
-			return
+			return err
 		}
 		p.replayed.Add(1)
 	}
-	if err := p.reply(q, empty, endSeq, empty); err != nil {
-		p.o.Log.Warn("replay broke off at its end", "rank", p.o.Rank, "start", start, "err", err)
+	if !marker {
+		return nil
 	}
+	return p.reply(q, empty, endSeq, empty)
 }
 
 func (p *Publisher) reply(q *zsock.Request, topic, seq, payload []byte) error {

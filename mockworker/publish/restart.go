@@ -68,6 +68,7 @@ func (p *Publisher) restart(ctx context.Context, rebind bool, ahead [][]byte) (d
 		}
 	}
 	p.o.Fold.Restart(did.NewEpoch)
+	p.overtaken = nil // as what is queued: it was the old incarnation's
 	p.buffer = ring.New[sent](p.o.Config.BufferSteps)
 	p.seq.Store(0)
 	for _, payload := range ahead {

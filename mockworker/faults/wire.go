@@ -1,0 +1,244 @@
+package faults
+
+import (
+	"errors"
+	"slices"
+
+	"fleetdrill/internal/contract"
+	"fleetdrill/mockworker/late"
+)
+
+// The values of the words in Wire.
+const (
+	OfBatch, OfStore, OfHash            = "batch", "store", "hash"
+	FieldPayload, FieldSeq, FieldTopic  = "payload", "seq", "topic"
+	FieldHash, FieldParent, FieldTokens = "hash", "parent", "tokens"
+	InEvent, InBatch                    = "event", "batch"
+	MaskPart, MaskAll                   = "part", "all"
+)
+
+// maxAfter bounds the batches that a truncated replay still has: no replay buffer is larger.
+const maxAfter = 1_000_000
+
+// Wire are the parameters of the faults of the event stream and its replay.
+type Wire struct {
+	// Of is what is there twice: the batch on the wire, a stored event in it or a block in that.
+	Of string
+	// Field is what of a batch is corrupt.
+	Field string
+	// In is what has a field too many, each event or the batch.
+	In string
+	// Mask is how much of a store its hashes leave out.
+	Mask string
+	// End says whether a truncated replay still has its end marker (Keep or Lost), After how many batches
+	// come before.
+	End   string
+	After int
+	// Steps is by how many steps removals are late; or else Spec.By.
+	Steps int
+}
+
+// batchKinds are the kinds that act on a batch as it is sent, in the order in which they do when several
+// are live: what needs whole events comes first, what breaks the payload last.
+var batchKinds = []string{
+	contract.FaultMaskedStore, contract.FaultUnknownParent, contract.FaultDuplicate, contract.FaultUnknownEvent,
+	contract.FaultUnknownField, contract.FaultCorrupt, contract.FaultTruncate, contract.FaultReorder,
+}
+
+// wireKinds are all kinds of this file. They need a publisher.
+var wireKinds = slices.Concat(batchKinds, []string{
+	contract.FaultMuteRemovals, contract.FaultLateRemovals,
+	contract.FaultReplayHang, contract.FaultReplayEmpty, contract.FaultReplayTruncate,
+})
+
+// wireParams are the parameters of a kind of this file but for the rank, bound to s; nil for another kind.
+func wireParams(s *Spec) []param {
+	count, lasts := whole("count", &s.Count, 1, maxCount), duration("for", &s.For, maxFor)
+	switch s.Kind {
+	case contract.FaultDuplicate:
+		return []param{count, oneOf("of", &s.Of, OfBatch, OfStore, OfHash)}
+	case contract.FaultCorrupt:
+		return []param{count, oneOf("field", &s.Field, FieldPayload, FieldSeq, FieldTopic, FieldHash, FieldParent, FieldTokens)}
+	case contract.FaultUnknownField:
+		return []param{count, oneOf("in", &s.In, InEvent, InBatch)}
+	case contract.FaultMaskedStore:
+		return []param{count, oneOf("mask", &s.Mask, MaskPart, MaskAll)}
+	case contract.FaultLateRemovals:
+		return []param{optional("steps", &s.Steps, late.MaxSteps), duration("by", &s.By, late.MaxBy), lasts}
+	case contract.FaultReplayTruncate:
+		return []param{whole("after", &s.After, 0, maxAfter), oneOf("end", &s.End, Lost, Keep), lasts}
+	case contract.FaultMuteRemovals, contract.FaultReplayHang, contract.FaultReplayEmpty:
+		return []param{lasts}
+	}
+	if slices.Contains(batchKinds, s.Kind) {
+		return []param{count}
+	}
+	return nil
+}
+
+// setWireDefaults fills in what a body may leave out.
+func (s *Spec) setWireDefaults() {
+	if slices.Contains(batchKinds, s.Kind) {
+		s.Count = 1
+	}
+	switch s.Kind {
+	case contract.FaultDuplicate:
+		s.Of = OfBatch
+	case contract.FaultCorrupt:
+		s.Field = FieldPayload
+	case contract.FaultUnknownField:
+		s.In = InEvent
+	case contract.FaultMaskedStore:
+		s.Mask = MaskPart
+	case contract.FaultReplayTruncate:
+		s.End = Lost
+	}
+}
+
+// checkWire is what no single parameter tells.
+func (s *Spec) checkWire() error {
+	if s.Kind != contract.FaultLateRemovals {
+		return nil
+	}
+	if (s.Steps > 0) == (s.By > 0) {
+		return errors.New("parameters steps and by: exactly one of them says how late removals are")
+	}
+	return nil
+}
+
+// Twist is one thing to do to the batch that is about to be sent.
+type Twist struct {
+	fault               string
+	Kind                string
+	Of, Field, In, Mask string
+}
+
+// Twists are what the live faults of a rank do to its next batch, in their order. One that finds nothing
+// to do in a batch waits for the next; Twisted says which did.
+func (s *Set) Twists(now int64, rank int) (twists []Twist) {
+	if s.none() {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, kind := range batchKinds {
+		if f := s.find(now, rank, kind); f != nil {
+			twists = append(twists, Twist{f.id, kind, f.spec.Of, f.spec.Field, f.spec.In, f.spec.Mask})
+		}
+	}
+	return twists
+}
+
+// Twisted notes that a twist was done to batch seq, the last one when its fault's count is reached.
+func (s *Set) Twisted(now int64, t Twist, seq int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.byID(t.fault)
+	if f == nil || !f.live() {
+		return
+	}
+	f.act(now, "seq", seq)
+	if f.acted == f.spec.Count {
+		s.end(f, contract.FaultDone)
+	}
+}
+
+// Reorders says whether the batch that a publisher holds back still waits for another one to overtake it.
+func (s *Set) Reorders(now int64, rank int) bool {
+	if s.none() {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.find(now, rank, contract.FaultReorder) != nil
+}
+
+// MutesRemovals is asked by the publisher of a rank about its next batch: are the removals in it to be left
+// out?
+func (s *Set) MutesRemovals(now int64, rank int) bool {
+	if s.none() {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.find(now, rank, contract.FaultMuteRemovals) != nil
+}
+
+// MutedRemovals notes that so many blocks were left out of what would have been batch seq.
+func (s *Set) MutedRemovals(now int64, rank int, seq int64, blocks int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f := s.find(now, rank, contract.FaultMuteRemovals); f != nil && blocks > 0 {
+		f.act(now, "removals of seq", seq)
+		f.acted += int64(blocks) - 1
+	}
+}
+
+// Lateness is how late the removals of a rank are now: what a fault says, or else usual.
+type Lateness struct {
+	late.Options
+	// Faulty says that a fault says so, until Until if that is above 0.
+	Faulty bool
+	Until  int64
+}
+
+// Lateness is asked by the publisher of a rank before it holds removals or lets them go.
+func (s *Set) Lateness(now int64, rank int, usual late.Options) Lateness {
+	if s.none() {
+		return Lateness{Options: usual}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.find(now, rank, contract.FaultLateRemovals)
+	if f == nil {
+		return Lateness{Options: usual}
+	}
+	return Lateness{Options: late.Options{Steps: f.spec.Steps, By: f.spec.By}, Faulty: true, Until: f.over()}
+}
+
+// HeldRemovals notes that so many removals, which would have left in batch seq, are held.
+func (s *Set) HeldRemovals(now int64, rank int, seq int64, removals int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f := s.find(now, rank, contract.FaultLateRemovals); f != nil && removals > 0 {
+		f.act(now, "removals of seq", seq)
+		f.acted += removals - 1
+	}
+}
+
+// Replay is what becomes of one replay request. The zero value answers it.
+type Replay struct {
+	// Hang gives no answer at all.
+	Hang bool
+	// Cut ends the answer after After batches, without its end marker if NoEnd.
+	Cut   bool
+	After int
+	NoEnd bool
+}
+
+// Replay is asked by the publisher of a rank for each right request, which begins at start. The worst of
+// the live faults decides.
+func (s *Set) Replay(now int64, rank int, start uint64) (r Replay) {
+	if s.none() {
+		return r
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, kind := range []string{contract.FaultReplayHang, contract.FaultReplayEmpty, contract.FaultReplayTruncate} {
+		f := s.find(now, rank, kind)
+		if f == nil {
+			continue
+		}
+		f.act(now, "request from seq", int64(start))
+		switch kind {
+		case contract.FaultReplayHang:
+			r.Hang = true
+		case contract.FaultReplayEmpty:
+			r.Cut = true
+		case contract.FaultReplayTruncate:
+			r.Cut, r.After, r.NoEnd = true, f.spec.After, f.spec.End == Lost
+		}
+		return r
+	}
+	return r
+}

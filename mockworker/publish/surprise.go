@@ -1,0 +1,155 @@
+package publish
+
+import (
+	"encoding/binary"
+
+	"fleetdrill/internal/contract"
+	"fleetdrill/mockworker/faults"
+	"fleetdrill/mockworker/twist"
+)
+
+// message is one batch as it goes to the subscribers.
+type message struct {
+	n                   int64 // its sequence number, whatever the frame says
+	topic, seq, payload []byte
+	// twice sends it again, swap lets the next one go first.
+	twice, swap bool
+}
+
+// wrongTopic is what stands in place of the topic of a batch whose topic is corrupt.
+const wrongTopic = "corrupt"
+
+// sendTwisted gives a batch its sequence number and lets it go, as the faults have it. What they do to the
+// payload is done for good: the fold and the replay buffer get the same bytes. What they do to the other
+// frames, to the order or to the number of messages is done to the live stream alone, as a transport would.
+func (p *Publisher) sendTwisted(now int64, payload []byte) {
+	n := p.seq.Load()
+	m := message{n: n, topic: p.topic, payload: payload}
+	twists := p.o.Faults.Twists(now, p.o.Rank)
+	for i := range twists {
+		if m.twist(&twists[i]) && twists[i].Kind != contract.FaultReorder {
+			p.o.Faults.Twisted(now, twists[i], n)
+		}
+	}
+	seq := p.announce(now, m.payload)
+	if m.seq == nil {
+		m.seq = seq
+	}
+	if m.swap && p.overtaken == nil {
+		p.overtaken = &m // until the next one is out
+		return
+	}
+	p.transmit(&m)
+	if p.overtaken == nil {
+		return
+	}
+	for i := range twists {
+		if twists[i].Kind == contract.FaultReorder {
+			p.o.Faults.Twisted(now, twists[i], n)
+		}
+	}
+	p.letOvertakenGo()
+}
+
+// transmit hands a message to everybody who listens.
+func (p *Publisher) transmit(m *message) {
+	p.deliver(m)
+	if m.twice {
+		p.deliver(m)
+	}
+}
+
+// letOvertakenGo sends the batch that waits to be overtaken, if there is one.
+func (p *Publisher) letOvertakenGo() {
+	if m := p.overtaken; m != nil {
+		p.overtaken = nil
+		p.transmit(m)
+	}
+}
+
+// settleOvertaken lets it go when nothing will overtake it any more.
+func (p *Publisher) settleOvertaken(now int64) {
+	if p.overtaken != nil && !p.o.Faults.Reorders(now, p.o.Rank) {
+		p.letOvertakenGo()
+	}
+}
+
+// twist does one thing to a message and says whether there was anything to do it to.
+func (m *message) twist(t *faults.Twist) bool {
+	switch {
+	case t.Kind == contract.FaultReorder:
+		m.swap = true
+		return true
+	case t.Kind == contract.FaultDuplicate && t.Of == faults.OfBatch:
+		m.twice = true
+		return true
+	case t.Kind == contract.FaultCorrupt && t.Field == faults.FieldTopic:
+		m.topic = []byte(wrongTopic)
+		return true
+	case t.Kind == contract.FaultCorrupt && t.Field == faults.FieldSeq:
+		m.seq = []byte{0xff} // one byte, where eight make a number
+		return true
+	case t.Kind == contract.FaultTruncate:
+		m.payload = twist.Truncate(m.payload)
+		return true
+	}
+	return m.twistPayload(t)
+}
+
+// twistPayload does what needs the batch read.
+func (m *message) twistPayload(t *faults.Twist) bool {
+	b, err := twist.Parse(m.payload)
+	if err != nil {
+		return false // another fault has made it unreadable
+	}
+	did := false
+	switch t.Kind {
+	case contract.FaultDuplicate:
+		if t.Of == faults.OfHash {
+			did = b.DuplicateHash()
+		} else {
+			did = b.DuplicateStore()
+		}
+	case contract.FaultUnknownEvent:
+		did = b.UnknownEvent()
+	case contract.FaultUnknownField:
+		if t.In == faults.InBatch {
+			did = b.UnknownElement()
+		} else {
+			did = b.UnknownField()
+		}
+	case contract.FaultUnknownParent:
+		did = b.UnknownParent()
+	case contract.FaultMaskedStore:
+		did = b.Mask(t.Mask == faults.MaskAll)
+	case contract.FaultCorrupt:
+		did = b.Corrupt(t.Field)
+	}
+	if did {
+		m.payload = b.Bytes()
+	}
+	return did
+}
+
+// withoutRemovals is the payload as it goes out while removals are muted, nil when nothing is left of it.
+func (p *Publisher) withoutRemovals(now int64, payload []byte) []byte {
+	if !p.o.Faults.MutesRemovals(now, p.o.Rank) {
+		return payload
+	}
+	b, err := twist.Parse(payload)
+	if err != nil {
+		return payload // cannot be: it comes from our encoder
+	}
+	blocks := b.DropRemovals()
+	if blocks == 0 {
+		return payload
+	}
+	p.o.Faults.MutedRemovals(now, p.o.Rank, p.seq.Load(), blocks)
+	if b.Empty() {
+		return nil
+	}
+	return b.Bytes()
+}
+
+// seqBytes is a sequence number as a frame.
+func seqBytes(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
