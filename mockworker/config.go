@@ -50,6 +50,7 @@ type Config struct {
 	FaultConfig
 	GRPCConfig
 	LoadsConfig
+	SGLangConfig
 
 	Count         int
 	IDs           []string
@@ -94,6 +95,7 @@ func AddFlags(fs *pflag.FlagSet, c *Config) {
 	addFaultFlags(fs, &c.FaultConfig)
 	addGRPCFlags(fs, &c.GRPCConfig)
 	addLoadsFlags(fs, &c.LoadsConfig)
+	addSGLangFlags(fs, c)
 
 	fs.IntVar(&c.Count, "count", 1, "workers in this process")
 	fs.StringSliceVar(&c.IDs, "id", nil, "id of a worker, once per worker; default w1, w2, ...")
@@ -114,6 +116,7 @@ type plan struct {
 	events  publish.Config
 	ids     []string
 	profile string // its name
+	sglang  bool   // rather than vLLM
 }
 
 func (c Config) plan() (*plan, error) {
@@ -121,7 +124,7 @@ func (c Config) plan() (*plan, error) {
 	if p.Log == nil {
 		p.Log = slog.New(slog.DiscardHandler)
 	}
-	for _, check := range []func() error{p.checkNumbers, p.checkAdmin, p.checkIDs, p.lookUpEngine, p.lookUpCache, p.lookUpEvents, p.FaultConfig.check, p.checkLoads} {
+	for _, check := range []func() error{p.checkNumbers, p.checkAdmin, p.checkIDs, p.lookUpEngine, p.lookUpCache, p.lookUpFamily, p.lookUpEvents, p.FaultConfig.check, p.checkLoads} {
 		if err := check(); err != nil {
 			return nil, err
 		}
@@ -212,9 +215,6 @@ func (p *plan) lookUpEngine() error {
 	hasher, err := blockhash.New(p.HashAlgo, p.HashSeed)
 	if err != nil {
 		return fmt.Errorf("--prefix-caching-hash-algo: %w", err)
-	}
-	if wire.IsSGLang(p.Wire) {
-		p.HashAlgo, hasher = "sglang", blockhash.NewSGLang()
 	}
 	or := func(flag int, f engine.Figure) int {
 		if flag != 0 {

@@ -113,9 +113,7 @@ func portOf(base, i int) int {
 func (w *worker) startRank(p *plan, rank int, set *metrics.Set) error {
 	r := admin.Rank{Fold: truth.NewFold(p.engine.BlockSize)}
 	row := contract.ReadyRank{Rank: rank}
-	cfg := p.engine
-	cfg.Rank = rank
-	eng, err := engine.New(cfg)
+	eng, err := p.newCore(rank)
 	if err != nil {
 		return err
 	}

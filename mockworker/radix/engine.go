@@ -62,7 +62,7 @@ var _ engine.Core = (*Engine)(nil)
 func New(c Config) (*Engine, error) {
 	err := c.Validate()
 	if err == nil {
-		err = c.Eviction.validate()
+		err = c.Eviction.Validate()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("SGLang engine of rank %d: %w", c.Rank, err)

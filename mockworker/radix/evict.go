@@ -25,7 +25,8 @@ func Policies() []string {
 	return []string{string(LRU), string(LFU), string(FIFO), string(MRU), string(FILO)}
 }
 
-func (p Policy) validate() error {
+// Validate fails on a name that is none.
+func (p Policy) Validate() error {
 	if p != "" && !slices.Contains(Policies(), string(p)) {
 		return fmt.Errorf("unknown eviction policy %q: have %s", p, strings.Join(Policies(), ", "))
 	}

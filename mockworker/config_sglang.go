@@ -1,0 +1,103 @@
+package mockworker
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"fleetdrill/mockworker/blockhash"
+	"fleetdrill/mockworker/engine"
+	"fleetdrill/mockworker/radix"
+	"fleetdrill/mockworker/wire"
+)
+
+// The engine families: whose scheduler and cache run, and whose HTTP surface answers.
+const (
+	familyAuto   = "auto" // that of the wire
+	familyVLLM   = "vllm"
+	familySGLang = "sglang"
+)
+
+// SGLangConfig is what only an SGLang engine is told, and which family it is of.
+type SGLangConfig struct {
+	EngineFamily        string
+	RadixEvictionPolicy string
+	EnableCacheReport   bool
+}
+
+// addSGLangFlags adds the flags, and SGLang's names of those that vLLM calls otherwise.
+func addSGLangFlags(fs *pflag.FlagSet, c *Config) {
+	fs.StringVar(&c.EngineFamily, "engine", familyAuto, "whose scheduler, cache and HTTP surface: vllm, sglang, or auto for that of --wire")
+	fs.StringVar(&c.RadixEvictionPolicy, "radix-eviction-policy", string(radix.LRU), "which leaf an SGLang engine evicts first: "+strings.Join(radix.Policies(), ", "))
+	fs.BoolVar(&c.EnableCacheReport, "enable-cache-report", false, "usage of an SGLang engine tells prompt_tokens_details.cached_tokens")
+	for _, alias := range []struct {
+		name string
+		of   *int
+		is   string
+	}{
+		{"page-size", &c.BlockSize, "block-size"},
+		{"chunked-prefill-size", &c.MaxNumBatchedTokens, "max-num-batched-tokens"},
+		{"max-running-requests", &c.MaxNumSeqs, "max-num-seqs"},
+		{"context-length", &c.MaxModelLen, "max-model-len"},
+		{"dp-size", &c.DataParallelSize, "data-parallel-size"},
+	} {
+		fs.IntVar(alias.of, alias.name, *alias.of, "SGLang's name of --"+alias.is)
+	}
+}
+
+// lookUpFamily chooses between the engines, once the engine's figures are known.
+func (p *plan) lookUpFamily() error {
+	families := []string{familyAuto, familyVLLM, familySGLang}
+	onSGLang := wire.IsSGLang(p.Wire)
+	switch {
+	case !slices.Contains(families, p.EngineFamily):
+		return fmt.Errorf("--engine is %q, must be one of %s", p.EngineFamily, strings.Join(families, ", "))
+	case p.EngineFamily == familySGLang && !onSGLang:
+		return fmt.Errorf("--engine sglang needs --wire sglang-array or sglang-map: %s cannot tell a salt as SGLang does", p.Wire)
+	}
+	if onSGLang {
+		p.HashAlgo, p.engine.Hasher = "sglang", blockhash.NewSGLang()
+	}
+	p.sglang = onSGLang && p.EngineFamily != familyVLLM
+	if !p.sglang {
+		return nil
+	}
+	if err := p.onlyVLLM(); err != nil {
+		return err
+	}
+	if err := radix.Policy(p.RadixEvictionPolicy).Validate(); err != nil {
+		return fmt.Errorf("--radix-eviction-policy: %w", err)
+	}
+	return nil
+}
+
+// onlyVLLM refuses flags that an SGLang engine would silently pass over.
+func (p *plan) onlyVLLM() error {
+	for _, f := range []struct {
+		flag string
+		set  bool
+	}{
+		{"scheduling-policy", p.SchedulingPolicy != engine.PolicyFCFS},
+		{"long-prefill-token-threshold", p.LongPrefillTokenThreshold != 0},
+		{"watermark", p.Watermark != 0},
+		{"kv-cache-groups", p.KVCacheGroups != ""},
+		{"host-blocks", p.HostBlocks != 0},
+	} {
+		if f.set {
+			return fmt.Errorf("--%s is for vLLM engines: leave it out, or give --engine vllm", f.flag)
+		}
+	}
+	return nil
+}
+
+// newCore makes the engine of a rank.
+func (p *plan) newCore(rank int) (engine.Core, error) {
+	c := p.engine
+	c.Rank = rank
+	if p.sglang {
+		return radix.New(radix.Config{Config: c, Eviction: radix.Policy(p.RadixEvictionPolicy)})
+	}
+	return engine.New(c)
+}
