@@ -9,6 +9,7 @@ import (
 
 	"fleetdrill/mockworker/blockhash"
 	"fleetdrill/mockworker/engine"
+	"fleetdrill/mockworker/metrics"
 	"fleetdrill/mockworker/radix"
 	"fleetdrill/mockworker/wire"
 )
@@ -100,4 +101,16 @@ func (p *plan) newCore(rank int) (engine.Core, error) {
 		return radix.New(radix.Config{Config: c, Eviction: radix.Policy(p.RadixEvictionPolicy)})
 	}
 	return engine.New(c)
+}
+
+// newMetrics makes the series of a worker, with the family's names.
+func (p *plan) newMetrics() metrics.Family {
+	o := metrics.Options{
+		Model: p.Model, BlockSize: p.engine.BlockSize, NumBlocks: p.engine.NumBlocks,
+		MaxModelLen: p.MaxModelLen, Caching: p.EnablePrefixCaching,
+	}
+	if p.sglang {
+		return metrics.NewSGLang(o, p.DataParallelSize)
+	}
+	return metrics.New(o)
 }

@@ -59,10 +59,7 @@ func newWorker(p *plan, i int, failed chan<- error) (*worker, error) {
 }
 
 func (w *worker) start(p *plan, i int) error {
-	set := metrics.New(metrics.Options{
-		Model: p.Model, BlockSize: p.engine.BlockSize, NumBlocks: p.engine.NumBlocks,
-		MaxModelLen: p.MaxModelLen, Caching: p.EnablePrefixCaching,
-	})
+	set := p.newMetrics()
 	var loops []*loop.Loop
 	for rank := range p.DataParallelSize {
 		if err := w.startRank(p, rank, set); err != nil {
@@ -110,7 +107,7 @@ func portOf(base, i int) int {
 	return base + i
 }
 
-func (w *worker) startRank(p *plan, rank int, set *metrics.Set) error {
+func (w *worker) startRank(p *plan, rank int, set metrics.Family) error {
 	r := admin.Rank{Fold: truth.NewFold(p.engine.BlockSize)}
 	row := contract.ReadyRank{Rank: rank}
 	eng, err := p.newCore(rank)
@@ -127,7 +124,7 @@ func (w *worker) startRank(p *plan, rank int, set *metrics.Set) error {
 	}
 	r.Loop, err = loop.Start(loop.Options{
 		Engine: eng, Publish: publishEvents, Faults: w.faults, Rank: rank, Log: w.log,
-		Observer: &observer{Rank: set.Rank(rank), rank: rank, w: w},
+		Observer: &observer{Observer: set.For(rank), rank: rank, w: w},
 	})
 	if err != nil {
 		return errors.Join(err, closePublisher(r.Publisher))
@@ -158,7 +155,7 @@ func closePublisher(p *publish.Publisher) error {
 
 // observer sends what the loop tells to the metrics and, at a request's end, to the request log.
 type observer struct {
-	*metrics.Rank
+	loop.Observer
 	rank int
 	w    *worker
 }
@@ -169,12 +166,12 @@ func (o *observer) Token(index int, sinceNs int64) {
 		o.w.log.Warn("the process exits, as it was told to", "code", code)
 		o.w.exit(code)
 	}
-	o.Rank.Token(index, sinceNs)
+	o.Observer.Token(index, sinceNs)
 }
 
 // Ended implements loop.Observer.
 func (o *observer) Ended(id string, maxTokens int, s engine.RequestStats) {
-	o.Rank.Ended(id, maxTokens, s)
+	o.Observer.Ended(id, maxTokens, s)
 	o.w.faults.Leak(clock.MonoNs(), o.rank, id)
 	o.w.requests.Add(contract.TruthRequest{
 		ID: id, Rank: o.rank, ArrivalMonoNs: s.Arrival, PromptTokens: s.Prompt, CachedTokens: s.CachedTokens,
