@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"runtime/debug"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -63,6 +64,9 @@ func (s *Server) healFault(c *gin.Context) {
 	if !ok {
 		fail(c, http.StatusNotFound, fmt.Errorf("no fault %q", c.Param("id")))
 		return
+	}
+	if f.Kind == contract.FaultLeak {
+		debug.FreeOSMemory() // what a leak held is garbage now, and the process shall shrink with it
 	}
 	s.wake()
 	c.JSON(http.StatusOK, f)
