@@ -195,7 +195,8 @@ func (w *worker) serve(host string, port int, h http.Handler) (string, error) {
 	}
 	srv := &http.Server{
 		Handler: h, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
-		ErrorLog: slog.NewLogLogger(w.log.Handler(), slog.LevelDebug), // clients that misbehave are not our errors
+		ConnContext: api.ConnContext,
+		ErrorLog:    slog.NewLogLogger(w.log.Handler(), slog.LevelDebug), // clients that misbehave are not our errors
 	}
 	w.servers = append(w.servers, srv)
 	w.wg.Go(func() {

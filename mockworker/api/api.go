@@ -1,6 +1,7 @@
 package api
 
 import (
+	"crypto/sha256"
 	"errors"
 	"log/slog"
 	"math/rand/v2"
@@ -11,10 +12,12 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"fleetdrill/internal/clock"
+	"fleetdrill/mockworker/faults"
 	"fleetdrill/mockworker/loop"
 )
 
-// Options make a Server. All fields but Log are needed.
+// Options make a Server.
 type Options struct {
 	Model string
 	// Version is what /version tells, without the engine's name.
@@ -32,15 +35,45 @@ type Options struct {
 	Ranks []*loop.Loop
 	// Metrics answers /metrics.
 	Metrics http.Handler
-	Log     *slog.Logger
+
+	// The others may be left out.
+
+	// APIKeys guard /v1; none leaves it open.
+	APIKeys []string
+	// DevMode opens the routes for developers: sleeping, resetting caches, server_info.
+	DevMode bool
+	// Info is the configuration that /server_info tells.
+	Info any
+	// TrackLoad makes /load count.
+	TrackLoad bool
+	// RequestIDHeaders tells each answer's request id in a header.
+	RequestIDHeaders bool
+	// ForceIncludeUsage puts usage into every chunk of every stream.
+	ForceIncludeUsage bool
+	// Priority says that the scheduler orders by priority; otherwise a request with one is refused.
+	Priority bool
+	// Adapters are LoRA adapters, RuntimeAdapters allows to load others.
+	Adapters        []Adapter
+	RuntimeAdapters bool
+	// WriteTimeout is how long a client may not read until it loses its stream; 0 is a minute.
+	WriteTimeout time.Duration
+	// Faults may cut streams and lie about load; Seed draws which.
+	Faults *faults.Set
+	Seed   uint64
+	Log    *slog.Logger
 }
 
 // Server answers the API of one worker.
 type Server struct {
-	o       Options
-	created int64 // unix seconds, told by /v1/models
-	permID  uint64
-	turn    atomic.Uint64 // rotates which rank wins a tie
+	o        Options
+	created  int64 // unix seconds, told by /v1/models
+	permID   uint64
+	turn     atomic.Uint64 // rotates which rank wins a tie
+	serving  atomic.Int64  // generation requests, if they are tracked
+	lie      faults.Lens[int64]
+	keys     [][sha256.Size]byte
+	adapters adapters
+	control  control
 }
 
 // New makes the handler of a worker's API port.
@@ -48,28 +81,74 @@ func New(o Options) http.Handler {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{o: o, created: time.Now().Unix(), permID: rand.Uint64()}
+	if o.WriteTimeout == 0 {
+		o.WriteTimeout = writeTimeout
+	}
+	s := &Server{o: o, created: time.Now().Unix(), permID: rand.Uint64(), keys: digests(o.APIKeys)}
+	for _, a := range o.Adapters {
+		s.adapters.add(a.Name, a.Path)
+	}
 	gin.SetMode(gin.ReleaseMode)
 	g := gin.New()
 	g.HandleMethodNotAllowed = true
 	g.Use(s.recovery)
-	g.NoRoute(func(c *gin.Context) { sendJSON(c, http.StatusNotFound, []byte(`{"detail":"Not Found"}`)) })
-	g.NoMethod(func(c *gin.Context) {
-		sendJSON(c, http.StatusMethodNotAllowed, []byte(`{"detail":"Method Not Allowed"}`))
-	})
+	if len(s.keys) > 0 {
+		g.Use(s.authorize)
+	}
+	g.NoRoute(func(c *gin.Context) { sendDetail(c, http.StatusNotFound, "Not Found") })
+	g.NoMethod(func(c *gin.Context) { sendDetail(c, http.StatusMethodNotAllowed, "Method Not Allowed") })
+	s.routes(g)
+	if o.DevMode {
+		s.devRoutes(g)
+	}
+	if o.RuntimeAdapters {
+		g.POST("/v1/load_lora_adapter", s.loadAdapter)
+		g.POST("/v1/unload_lora_adapter", s.unloadAdapter)
+	}
+	return g
+}
 
+func (s *Server) routes(g *gin.Engine) {
 	g.GET("/health", alive)
 	g.GET("/ping", alive)
 	g.POST("/ping", alive)
 	g.GET("/version", s.version)
 	g.GET("/v1/models", s.models)
-	g.GET("/metrics", gin.WrapH(o.Metrics))
+	g.GET("/load", s.load)
+	g.GET("/metrics", gin.WrapH(s.o.Metrics))
 	g.POST("/tokenize", s.tokenize)
 	g.POST("/detokenize", s.detokenize)
-	g.POST("/v1/completions", func(c *gin.Context) { s.generate(c, completion) })
-	g.POST("/v1/chat/completions", func(c *gin.Context) { s.generate(c, chat) })
-	return g
+	g.POST("/v1/completions", s.tracked(func(c *gin.Context) { s.generate(c, completion) }))
+	g.POST("/v1/chat/completions", s.tracked(func(c *gin.Context) { s.generate(c, chat) }))
+	g.POST("/pause", s.pause)
+	g.POST("/resume", s.resume)
+	g.GET("/is_paused", s.isPaused)
 }
+
+// devRoutes are those that the engine has with VLLM_SERVER_DEV_MODE=1.
+func (s *Server) devRoutes(g *gin.Engine) {
+	g.GET("/server_info", s.serverInfo)
+	g.POST("/reset_prefix_cache", s.resetPrefixCache)
+	g.POST("/reset_mm_cache", nothingToReset)
+	g.POST("/reset_encoder_cache", nothingToReset)
+	g.POST("/sleep", s.sleep)
+	g.POST("/wake_up", s.wakeUp)
+	g.GET("/is_sleeping", s.isSleeping)
+}
+
+// tracked counts the requests of a generation route, for /load.
+func (s *Server) tracked(h gin.HandlerFunc) gin.HandlerFunc {
+	if !s.o.TrackLoad {
+		return h
+	}
+	return func(c *gin.Context) {
+		s.serving.Add(1)
+		defer s.serving.Add(-1)
+		h(c)
+	}
+}
+
+func (s *Server) now() int64 { return clock.MonoNs() }
 
 // recovery turns a panic into a 500. gin's own would also swallow http.ErrAbortHandler, and the client of a
 // stream that was cut on purpose would see a clean end.

@@ -27,6 +27,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // testServer is a worker's API port over ranks engines whose steps take no time.
 func testServer(t testing.TB, ranks int, change func(*Options)) *httptest.Server {
 	t.Helper()
+	return servedBy(t, ranks, true, change)
+}
+
+// servedBy is testServer, fast as a worker serves or without what makes streams fast.
+func servedBy(t testing.TB, ranks int, fast bool, change func(*Options)) *httptest.Server {
+	t.Helper()
 	o := Options{
 		Model: "mock-8b", Version: "0.25.0", BlockSize: 4, NumBlocks: 33, MaxModelLen: 256, ChatMaxTokens: 3,
 		MaxBodyBytes: 8 << 10, PromptTokensDetails: true,
@@ -41,7 +47,11 @@ func testServer(t testing.TB, ranks int, change func(*Options)) *httptest.Server
 	if change != nil {
 		change(&o)
 	}
-	srv := httptest.NewServer(New(o))
+	srv := httptest.NewUnstartedServer(New(o))
+	if fast {
+		srv.Config.ConnContext = ConnContext
+	}
+	srv.Start()
 	t.Cleanup(func() {
 		srv.CloseClientConnections()
 		for _, l := range o.Ranks {
@@ -91,23 +101,71 @@ func steady(body string) string {
 //	<body>
 //
 // and each prints status, content type and body. LONG followed by a number stands for that many letters.
+// In front may stand what the server is started with:
+//
+//	server [dev] [load] [ids] [usage] [keys=a] [adapters=(sql,poems)]
+//
+// A file is played twice: as it is served, and with every stream written by its own goroutine.
 func TestConversations(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
-		srv := testServer(t, 2, nil)
-		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
-			target := d.CmdArgs[0].Key
-			req, err := http.NewRequest(strings.ToUpper(d.Cmd), srv.URL+target, strings.NewReader(inflate(d.Input)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, h := range d.CmdArgs[1:] {
-				req.Header.Set(h.Key, inflate(h.Vals[0]))
-			}
-			status, header, body := roundTrip(t, srv.Client(), req)
-			out := fmt.Sprintf("%d %s\n%s", status, header.Get("Content-Type"), steady(body))
-			return strings.TrimRight(out, "\n ") + "\n"
-		})
+		for _, fast := range []bool{true, false} {
+			talk(t, path, fast)
+		}
 	})
+}
+
+func talk(t *testing.T, path string, fast bool) {
+	var srv *httptest.Server
+	datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+		if d.Cmd == "server" {
+			srv = servedBy(t, 2, fast, func(o *Options) { configure(o, d) })
+			return ""
+		}
+		if srv == nil {
+			srv = servedBy(t, 2, fast, nil)
+		}
+		return converse(t, srv, d)
+	})
+}
+
+func configure(o *Options, d *datadriven.TestData) {
+	o.Info = map[string]any{"model_config": map[string]any{"model": o.Model}}
+	for _, arg := range d.CmdArgs {
+		switch arg.Key {
+		case "dev":
+			o.DevMode = true
+		case "load":
+			o.TrackLoad = true
+		case "ids":
+			o.RequestIDHeaders = true
+		case "usage":
+			o.ForceIncludeUsage = true
+		case "keys":
+			o.APIKeys = arg.Vals
+		case "adapters":
+			o.RuntimeAdapters = true
+			for _, name := range arg.Vals {
+				o.Adapters = append(o.Adapters, Adapter{name, "/adapters/" + name})
+			}
+		}
+	}
+}
+
+func converse(t *testing.T, srv *httptest.Server, d *datadriven.TestData) string {
+	target := d.CmdArgs[0].String() // a query looks like an argument with a value
+	req, err := http.NewRequest(strings.ToUpper(d.Cmd), srv.URL+target, strings.NewReader(inflate(d.Input)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range d.CmdArgs[1:] {
+		req.Header.Set(h.Key, inflate(strings.ReplaceAll(h.Vals[0], "+", " ")))
+	}
+	status, header, body := roundTrip(t, srv.Client(), req)
+	out := fmt.Sprintf("%d %s\n%s", status, header.Get("Content-Type"), steady(body))
+	if id := header.Get("X-Request-Id"); id != "" {
+		out = fmt.Sprintf("X-Request-Id: %s\n%s", id, out)
+	}
+	return strings.TrimRight(out, "\n ") + "\n"
 }
 
 var longMark = regexp.MustCompile(`LONG(\d+)`)

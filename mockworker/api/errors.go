@@ -37,6 +37,16 @@ func (e *apiError) body() []byte {
 	return append(strconv.AppendInt(b, int64(e.status), 10), "}}"...)
 }
 
+// appendQuoted appends s as a JSON string; plain text, which names are, costs a copy.
+func appendQuoted(b []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < 0x20 || c >= 0x7f || c == '"' || c == '\\' {
+			return append(b, quote(s)...)
+		}
+	}
+	return append(append(append(b, '"'), s...), '"')
+}
+
 // quote is s as a JSON string, valid UTF-8 whatever s is.
 func quote(s string) []byte {
 	var b bytes.Buffer

@@ -10,11 +10,21 @@ import (
 
 // writer formats the answer to one request. Field order and nulls are those of vLLM's own dumps.
 type writer struct {
-	s    *Server
-	j    *job
-	head []byte // what every chunk begins with: `data: {"id":...,"model":"...",`
-	buf  []byte // the chunks of one write
-	sent int    // output tokens formatted so far
+	s       *Server
+	j       *job
+	head    []byte // what every chunk begins with: `data: {"id":...,"model":"...",`
+	choices []choice
+	one     [1]choice // room for the usual number
+	open    int       // choices that have not ended
+}
+
+// choice is one of the generations that a request asks for, as far as it is formatted.
+type choice struct {
+	index []byte // its number in JSON
+	sent  int    // output tokens
+	ended bool
+	state loop.State
+	ids   []uint32 // all of them, when the answer is one document
 }
 
 const (
@@ -23,7 +33,8 @@ const (
 	chatChunkObject       = "chat.completion.chunk"
 	chunkStart            = "data: "
 	chunkEnd              = "}\n\n"
-	roleDelta             = `"choices":[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}],"prompt_token_ids":`
+	choicesStart          = `"choices":[{"index":`
+	roleDelta             = `,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}],"prompt_token_ids":`
 	completionMessageTail = `,"service_tier":null,"system_fingerprint":null,"usage":`
 )
 
@@ -35,159 +46,230 @@ func newWriter(s *Server, j *job) *writer {
 			object = chatChunkObject
 		}
 	}
-	w := &writer{s: s, j: j}
+	w := &writer{s: s, j: j, open: len(j.reqs)}
+	w.choices = w.one[:]
+	if len(j.reqs) != 1 {
+		w.choices = make([]choice, len(j.reqs))
+	}
+	for i := range w.choices {
+		w.choices[i].index = indexText(i)
+	}
+	w.head = make([]byte, 0, len(chunkStart)+len(j.id)+len(object)+len(j.model)+64)
 	if j.stream {
 		w.head = append(w.head, chunkStart...)
 	}
-	w.head = append(append(w.head, `{"id":`...), quote(j.req.ID)...)
+	w.head = appendQuoted(append(w.head, `{"id":`...), j.id)
 	w.head = append(append(append(w.head, `,"object":"`...), object...), `","created":`...)
 	w.head = strconv.AppendInt(w.head, time.Now().Unix(), 10)
-	w.head = append(append(append(w.head, `,"model":`...), quote(s.o.Model)...), ',')
+	w.head = append(appendQuoted(append(w.head, `,"model":`...), j.model), ',')
 	return w
 }
 
-// chunks formats the tokens that came and, once done, how the stream ends. The result is valid until the
-// next call.
-func (w *writer) chunks(ids []uint32, state loop.State) []byte {
-	w.buf = w.buf[:0]
-	if state.Err != nil {
-		w.buf = append(append(append(w.buf, chunkStart...), engineError(state.Err).body()...), "\n\n"...)
-		return append(w.buf, doneChunk...)
+var zeroIndex = []byte("0")
+
+func indexText(i int) []byte {
+	if i == 0 {
+		return zeroIndex
 	}
-	for i, id := range ids {
+	return strconv.AppendInt(nil, int64(i), 10)
+}
+
+func (w *writer) ended(i int) bool { return w.choices[i].ended }
+func (w *writer) allEnded() bool   { return w.open == 0 }
+
+// chunks appends the tokens that came for a choice and, once all choices are done, how the stream ends.
+func (w *writer) chunks(b []byte, i int, ids []uint32, state loop.State) []byte {
+	c := &w.choices[i]
+	c.state = state
+	if state.Err != nil {
+		c.ended = true
+		w.open = 0 // nothing follows
+		b = append(append(append(b, chunkStart...), engineError(state.Err).body()...), "\n\n"...)
+		return append(b, doneChunk...)
+	}
+	for at, id := range ids {
 		finish := ""
-		if state.Done && i == len(ids)-1 {
+		if state.Done && at == len(ids)-1 {
 			finish = state.Finish
 		}
-		if w.sent == 0 && w.j.flavour == chat {
-			w.buf = append(append(w.buf, w.head...), roleDelta...)
-			w.buf = w.promptIDs(w.buf)
-			w.buf = w.chunkUsage(w.buf, state)
-		}
-		w.sent++
-		w.buf = append(w.buf, w.head...)
-		if w.j.flavour == chat {
-			w.buf = w.chatChoice(w.buf, id, finish)
-		} else {
-			w.buf = w.completionChoice(w.buf, id, finish)
-		}
-		w.buf = w.chunkUsage(w.buf, state)
+		b = w.chunk(b, c, i, finish, id)
 	}
-	if state.Done {
-		w.end(state)
+	if !state.Done {
+		return b
 	}
-	return w.buf
+	if len(ids) == 0 { // aborted: the end comes without a token
+		b = w.chunk(b, c, i, state.Finish)
+	}
+	c.ended = true
+	if w.open--; w.open == 0 {
+		b = w.end(b)
+	}
+	return b
 }
 
-// end formats what follows the last token.
-func (w *writer) end(state loop.State) {
+// chunk appends one chunk with at most one token, before the first one the role of a chat.
+func (w *writer) chunk(b []byte, c *choice, i int, finish string, id ...uint32) []byte {
+	first := c.sent == 0
+	if first && w.j.flavour == chat {
+		b = append(append(append(append(b, w.head...), choicesStart...), c.index...), roleDelta...)
+		b = w.chunkUsage(w.promptIDs(b, i), i)
+	}
+	c.sent += len(id)
+	b = append(append(append(b, w.head...), choicesStart...), c.index...)
+	if w.j.flavour == chat {
+		b = w.chatChoice(b, finish, id)
+	} else {
+		b = w.completionChoice(b, i, first, finish, id)
+	}
+	return w.chunkUsage(b, i)
+}
+
+// end appends what follows the last token.
+func (w *writer) end(b []byte) []byte {
 	if w.j.usage {
-		w.buf = append(append(w.buf, w.head...), `"choices":[],"usage":`...)
-		w.buf = append(w.usage(w.buf, state), chunkEnd...)
+		b = append(append(b, w.head...), `"choices":[],"usage":`...)
+		b = append(w.usage(b, 0, len(w.choices)), chunkEnd...)
 	}
-	w.buf = append(w.buf, doneChunk...)
+	return append(b, doneChunk...)
 }
 
-func (w *writer) chatChoice(b []byte, id uint32, finish string) []byte {
-	b = append(b, `"choices":[{"index":0,"delta":{"content":"`...)
-	b = tokens.AppendText(b, id) // output tokens are words: nothing to escape
+func (w *writer) chatChoice(b []byte, finish string, id []uint32) []byte {
+	b = append(b, `,"delta":{"content":"`...)
+	b = tokens.AppendText(b, id...) // output tokens are words: nothing to escape
 	b = append(b, `"},"logprobs":null,"finish_reason":`...)
 	b = appendFinish(b, finish)
 	if finish != "" {
 		b = append(b, `,"stop_reason":null`...)
 	}
 	b = append(b, `,"token_ids":`...)
-	return append(w.tokenID(b, id), "}]"...)
+	return append(w.outputIDs(b, id), "}]"...)
 }
 
-func (w *writer) completionChoice(b []byte, id uint32, finish string) []byte {
-	b = append(b, `"choices":[{"index":0,"text":"`...)
-	b = tokens.AppendText(b, id)
+func (w *writer) completionChoice(b []byte, i int, first bool, finish string, id []uint32) []byte {
+	b = append(b, `,"text":"`...)
+	if first && w.j.echo {
+		b = w.echo(b, i)
+	}
+	b = tokens.AppendText(b, id...)
 	b = append(b, `","logprobs":null,"finish_reason":`...)
 	b = append(appendFinish(b, finish), `,"stop_reason":null,"prompt_token_ids":`...)
-	if w.sent == 1 {
-		b = w.promptIDs(b)
+	if first {
+		b = w.promptIDs(b, i)
 	} else {
 		b = append(b, "null"...)
 	}
 	b = append(b, `,"token_ids":`...)
-	return append(w.tokenID(b, id), "}]"...)
+	return append(w.outputIDs(b, id), "}]"...)
 }
 
-func (w *writer) tokenID(b []byte, id uint32) []byte {
+// echo appends the prompt of a choice inside a JSON string.
+func (w *writer) echo(b []byte, i int) []byte {
+	text := quote(tokens.Decode(w.j.reqs[i].Tokens))
+	return append(b, text[1:len(text)-1]...)
+}
+
+func (w *writer) outputIDs(b []byte, ids []uint32) []byte {
 	if !w.j.returnIDs {
 		return append(b, "null"...)
 	}
-	return append(strconv.AppendUint(append(b, '['), uint64(id), 10), ']')
+	return appendIDs(b, ids)
 }
 
-func (w *writer) promptIDs(b []byte) []byte {
+func (w *writer) promptIDs(b []byte, i int) []byte {
 	if !w.j.returnIDs {
 		return append(b, "null"...)
 	}
-	return appendIDs(b, w.j.req.Tokens)
+	return appendIDs(b, w.j.reqs[i].Tokens)
 }
 
-// chunkUsage ends a chunk, with the usage so far if every chunk must tell it.
-func (w *writer) chunkUsage(b []byte, state loop.State) []byte {
+// chunkUsage ends a chunk, with the usage of its choice so far if every chunk must tell it.
+func (w *writer) chunkUsage(b []byte, i int) []byte {
 	if w.j.everyUsage {
-		b = w.usage(append(b, `,"usage":`...), state)
+		b = w.usage(append(b, `,"usage":`...), i, i+1)
 	}
 	return append(b, chunkEnd...)
 }
 
-func (w *writer) usage(b []byte, state loop.State) []byte {
-	prompt := int64(len(w.j.req.Tokens))
+// usage appends what the choices from..to used; those of one prompt share its tokens.
+func (w *writer) usage(b []byte, from, to int) []byte {
+	var prompt, output, cached int64
+	for i := from; i < to; i++ {
+		if i == from || i%w.j.n == 0 {
+			prompt += int64(len(w.j.reqs[i].Tokens))
+			cached += int64(w.choices[i].state.Cached)
+		}
+		output += int64(w.choices[i].sent)
+	}
 	b = strconv.AppendInt(append(b, `{"prompt_tokens":`...), prompt, 10)
-	b = strconv.AppendInt(append(b, `,"total_tokens":`...), prompt+int64(w.sent), 10)
-	b = strconv.AppendInt(append(b, `,"completion_tokens":`...), int64(w.sent), 10)
+	b = strconv.AppendInt(append(b, `,"total_tokens":`...), prompt+output, 10)
+	b = strconv.AppendInt(append(b, `,"completion_tokens":`...), output, 10)
 	if w.s.o.PromptTokensDetails {
-		b = strconv.AppendInt(append(b, `,"prompt_tokens_details":{"cached_tokens":`...), int64(state.Cached), 10)
+		b = strconv.AppendInt(append(b, `,"prompt_tokens_details":{"cached_tokens":`...), cached, 10)
 		b = append(b, '}')
 	}
 	return append(b, '}')
 }
 
-// document is the answer to a request that does not stream.
-func (w *writer) document(ids []uint32, state loop.State) []byte {
-	w.sent = len(ids)
-	b := append(make([]byte, 0, len(w.head)+512+8*len(ids)), w.head...)
-	if w.j.flavour == chat {
-		return w.chatDocument(b, ids, state)
+// document is the answer to a request that does not stream, out of the choices' ids and states.
+func (w *writer) document() []byte {
+	size := len(w.head) + 512
+	for i := range w.choices {
+		w.choices[i].sent = len(w.choices[i].ids)
+		size += 256 + 8*w.choices[i].sent
 	}
-	b = tokens.AppendText(append(b, `"choices":[{"index":0,"text":"`...), ids...)
-	b = appendFinish(append(b, `","logprobs":null,"finish_reason":`...), state.Finish)
-	b = append(b, `,"stop_reason":null,"token_ids":`...)
-	b = w.allIDs(b, ids)
-	b = append(b, `,"prompt_logprobs":null,"prompt_token_ids":`...)
-	b = append(append(w.promptIDs(b), "}]"...), completionMessageTail...)
-	b = w.wholeUsage(b, state)
-	return append(b, `,"kv_transfer_params":null}`...)
+	b := append(make([]byte, 0, size), w.head...)
+	b = append(b, `"choices":[`...)
+	for i := range w.choices {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(append(b, `{"index":`...), w.choices[i].index...)
+		if w.j.flavour == chat {
+			b = w.chatMessage(b, &w.choices[i])
+		} else {
+			b = w.completionText(b, i, &w.choices[i])
+		}
+	}
+	b = append(append(b, ']'), completionMessageTail...)
+	b = w.wholeUsage(b)
+	if w.j.flavour == chat {
+		b = append(b, `,"prompt_logprobs":null,"prompt_token_ids":`...)
+		b = w.promptIDs(b, 0)
+	}
+	b = append(b, `,"kv_transfer_params":`...)
+	if w.j.kvTransfer == nil {
+		return append(b, "null}"...)
+	}
+	return append(append(b, w.j.kvTransfer...), '}')
 }
 
-func (w *writer) chatDocument(b []byte, ids []uint32, state loop.State) []byte {
-	b = tokens.AppendText(append(b, `"choices":[{"index":0,"message":{"role":"assistant","content":"`...), ids...)
+func (w *writer) completionText(b []byte, i int, c *choice) []byte {
+	b = append(b, `,"text":"`...)
+	if w.j.echo {
+		b = w.echo(b, i)
+	}
+	b = tokens.AppendText(b, c.ids...)
+	b = appendFinish(append(b, `","logprobs":null,"finish_reason":`...), c.state.Finish)
+	b = append(b, `,"stop_reason":null,"token_ids":`...)
+	b = w.outputIDs(b, c.ids)
+	b = append(b, `,"prompt_logprobs":null,"prompt_token_ids":`...)
+	return append(w.promptIDs(b, i), '}')
+}
+
+func (w *writer) chatMessage(b []byte, c *choice) []byte {
+	b = tokens.AppendText(append(b, `,"message":{"role":"assistant","content":"`...), c.ids...)
 	b = append(b, `","refusal":null,"annotations":null,"audio":null,"function_call":null,"tool_calls":[],"reasoning_content":null},"logprobs":null,"finish_reason":`...)
-	b = append(appendFinish(b, state.Finish), `,"stop_reason":null,"token_ids":`...)
-	b = append(append(w.allIDs(b, ids), "}]"...), completionMessageTail...)
-	b = append(w.wholeUsage(b, state), `,"prompt_logprobs":null,"prompt_token_ids":`...)
-	return append(w.promptIDs(b), `,"kv_transfer_params":null}`...)
+	b = append(appendFinish(b, c.state.Finish), `,"stop_reason":null,"token_ids":`...)
+	return append(w.outputIDs(b, c.ids), '}')
 }
 
 // wholeUsage is usage as a whole document shows it: without details there is a null in their place.
-func (w *writer) wholeUsage(b []byte, state loop.State) []byte {
-	b = w.usage(b, state)
+func (w *writer) wholeUsage(b []byte) []byte {
+	b = w.usage(b, 0, len(w.choices))
 	if !w.s.o.PromptTokensDetails {
 		b = append(b[:len(b)-1], `,"prompt_tokens_details":null}`...)
 	}
 	return b
-}
-
-func (w *writer) allIDs(b []byte, ids []uint32) []byte {
-	if !w.j.returnIDs {
-		return append(b, "null"...)
-	}
-	return appendIDs(b, ids)
 }
 
 func appendFinish(b []byte, finish string) []byte {

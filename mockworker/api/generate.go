@@ -18,29 +18,45 @@ func (s *Server) generate(c *gin.Context, f flavour) {
 		sendError(c, *bad)
 		return
 	}
-	st := s.o.Ranks[j.rank].Submit(j.req, !j.stream)
 	w := newWriter(s, j)
 	if j.stream {
-		s.stream(c, w, st)
+		s.stream(c, w)
 		return
 	}
-	s.whole(c, w, st)
+	s.whole(c, w)
 }
 
 // whole answers with one JSON document.
-func (s *Server) whole(c *gin.Context, w *writer, st *loop.Stream) {
-	select {
-	case <-st.Ready():
-	case <-c.Request.Context().Done():
+func (s *Server) whole(c *gin.Context, w *writer) {
+	rank := s.o.Ranks[w.j.rank]
+	var few [1]*loop.Stream
+	streams := few[:0]
+	for _, r := range w.j.reqs {
+		streams = append(streams, rank.Submit(r, true))
+	}
+	left := c.Request.Context().Done()
+	for i, st := range streams {
+		select {
+		case <-st.Ready():
+		case <-left:
+			abortAll(streams[i:])
+			return
+		}
+		ids, state := st.Take(nil)
+		if state.Err != nil {
+			abortAll(streams)
+			sendError(c, *engineError(state.Err))
+			return
+		}
+		w.choices[i].ids, w.choices[i].state = ids, state
+	}
+	sendJSON(c, http.StatusOK, w.document())
+}
+
+func abortAll(streams []*loop.Stream) {
+	for _, st := range streams {
 		st.Abort()
-		return
 	}
-	ids, state := st.Take(nil)
-	if state.Err != nil {
-		sendError(c, *engineError(state.Err))
-		return
-	}
-	sendJSON(c, http.StatusOK, w.document(ids, state))
 }
 
 // engineError is the answer to what the engine has against a request.
@@ -51,13 +67,9 @@ func engineError(err error) *apiError {
 	return &apiError{status: http.StatusServiceUnavailable, kind: "ServiceUnavailableError", message: err.Error()}
 }
 
-// A client that does not read for writeTimeout loses its stream: long enough for a paused gateway to come
-// back, short enough that a vanished one does not keep a goroutine for ever. The deadline is moved on only
-// every deadlineStep, since moving it costs as much as formatting a chunk.
-const (
-	writeTimeout = 60 * time.Second
-	deadlineStep = 5 * time.Second
-)
+// writeTimeout is how long a client may not read until it loses its stream: long enough for a paused gateway
+// to come back, short enough that a vanished one does not keep a goroutine for ever.
+const writeTimeout = 60 * time.Second
 
 var (
 	eventStream = []string{"text/event-stream; charset=utf-8"}
@@ -65,40 +77,18 @@ var (
 )
 
 // stream answers with server-sent events: one chunk per token, flushed when no further token waits.
-func (s *Server) stream(c *gin.Context, w *writer, st *loop.Stream) {
-	rc := http.NewResponseController(c.Writer)
+func (s *Server) stream(c *gin.Context, w *writer) {
+	o := newOutlet(s, c, w)
 	c.Writer.Header()["Content-Type"] = eventStream
 	c.Writer.WriteHeader(http.StatusOK)
-	// The engine's server sends its headers once the request is accepted, long before the first token.
-	if err := rc.Flush(); err != nil {
-		st.Abort()
+	// The engine's server sends its headers once the request is accepted, long before the first token. They
+	// must be out before the delivery goroutine can write behind them.
+	if err := o.rc.Flush(); err != nil {
 		return
 	}
-	gone := c.Request.Context().Done()
-	var deadline time.Time
-	var ids []uint32
-	for state := (loop.State{}); !state.Done; {
-		select {
-		case <-st.Ready():
-		case <-gone:
-			st.Abort()
-			return
-		}
-		ids, state = st.Take(ids)
-		if errors.Is(state.Err, loop.ErrClosed) {
-			panic(http.ErrAbortHandler) // a broken stream must not end like a whole one
-		}
-		if now := time.Now(); deadline.Sub(now) < writeTimeout-deadlineStep {
-			deadline = now.Add(writeTimeout)
-			_ = rc.SetWriteDeadline(deadline) // every real connection has deadlines
-		}
-		_, err := c.Writer.Write(w.chunks(ids, state))
-		if err == nil {
-			err = rc.Flush()
-		}
-		if err != nil {
-			st.Abort()
-			return
-		}
+	rank := s.o.Ranks[w.j.rank]
+	for i, r := range w.j.reqs {
+		o.streams = append(o.streams, rank.SubmitTo(r, o, i))
 	}
+	o.finish(o.run())
 }

@@ -29,7 +29,7 @@ type modelCard struct {
 	OwnedBy     string            `json:"owned_by"`
 	Root        string            `json:"root"`
 	Parent      *string           `json:"parent"`
-	MaxModelLen int               `json:"max_model_len"`
+	MaxModelLen *int              `json:"max_model_len"`
 	Permission  []modelPermission `json:"permission"`
 }
 
@@ -48,14 +48,26 @@ type modelPermission struct {
 	IsBlocking         bool    `json:"is_blocking"`
 }
 
+// models serves GET /v1/models: the base model and, as children of it, the adapters.
 func (s *Server) models(c *gin.Context) {
-	s.reply(c, modelList{Object: "list", Data: []modelCard{{
-		ID: s.o.Model, Object: "model", Created: s.created, OwnedBy: "vllm", Root: s.o.Model, MaxModelLen: s.o.MaxModelLen,
+	list := modelList{Object: "list", Data: []modelCard{s.card(s.o.Model, s.o.Model, 0)}}
+	list.Data[0].MaxModelLen = &s.o.MaxModelLen
+	for _, a := range s.adapters.all() {
+		card := s.card(a.name, a.path, uint64(a.id))
+		card.Parent = &s.o.Model
+		list.Data = append(list.Data, card)
+	}
+	s.reply(c, list)
+}
+
+func (s *Server) card(id, root string, n uint64) modelCard {
+	return modelCard{
+		ID: id, Object: "model", Created: s.created, OwnedBy: "vllm", Root: root,
 		Permission: []modelPermission{{
-			ID: fmt.Sprintf("modelperm-%016x", s.permID), Object: "model_permission", Created: s.created,
+			ID: fmt.Sprintf("modelperm-%016x", s.permID+n), Object: "model_permission", Created: s.created,
 			AllowSampling: true, AllowLogprobs: true, AllowView: true, Organization: "*",
 		}},
-	}}})
+	}
 }
 
 // reply sends v as JSON; every v here has a JSON form.
@@ -86,7 +98,7 @@ func (s *Server) tokenize(c *gin.Context) {
 	var q tokenizeRequest
 	bad := s.decode(c, &q)
 	if bad == nil {
-		bad = s.checkModel(q.Model)
+		_, bad = s.resolve(q.Model)
 	}
 	if bad == nil && (q.Prompt == nil) == (q.Messages == nil) {
 		bad = badRequest("prompt", "give either prompt or messages")
@@ -117,7 +129,7 @@ func (s *Server) detokenize(c *gin.Context) {
 	}
 	bad := s.decode(c, &q)
 	if bad == nil {
-		bad = s.checkModel(q.Model)
+		_, bad = s.resolve(q.Model)
 	}
 	if bad == nil && q.Tokens == nil {
 		bad = badRequest("tokens", "tokens is missing")

@@ -1,13 +1,15 @@
 package api
 
 import (
-	"bytes"
+	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"reflect"
 	"strconv"
 
 	"github.com/gin-gonic/gin"
@@ -37,95 +39,62 @@ type body struct {
 	MinTokens           int                  `json:"min_tokens"`
 	IgnoreEOS           bool                 `json:"ignore_eos"`
 	N                   *int                 `json:"n"`
+	Echo                bool                 `json:"echo"`
+	Logprobs            json.RawMessage      `json:"logprobs"`
+	PromptLogprobs      *int                 `json:"prompt_logprobs"`
 	CacheSalt           *string              `json:"cache_salt"`
 	Priority            int                  `json:"priority"`
 	ReturnTokenIDs      bool                 `json:"return_token_ids"`
+	KVTransferParams    json.RawMessage      `json:"kv_transfer_params"`
+	XArgs               xargs                `json:"vllm_xargs"`
+}
+
+// xargs are the engine's own extras that have an effect here.
+type xargs struct {
+	KVCacheReportMode string `json:"kv_cache_report_mode"`
 }
 
 type streamOptions struct {
-	IncludeUsage         bool `json:"include_usage"`
-	ContinuousUsageStats bool `json:"continuous_usage_stats"`
+	given                bool
+	IncludeUsage         bool
+	ContinuousUsageStats bool
 }
 
-// prompt is a prompt in any of the forms the engine takes for one request: text, ids, or a list of one.
-type prompt struct {
-	given bool
-	ids   []uint32
-}
-
-// UnmarshalJSON reads a prompt.
-func (p *prompt) UnmarshalJSON(b []byte) error {
+// UnmarshalJSON reads stream options; null is none.
+func (o *streamOptions) UnmarshalJSON(b []byte) error {
 	if string(b) == "null" {
 		return nil
 	}
-	p.given = true
-	if b[0] == '"' {
-		var text string
-		if err := json.Unmarshal(b, &text); err != nil {
-			return err
-		}
-		p.ids = tokens.Encode(text)
-		return nil
+	o.given = true
+	var raw struct {
+		IncludeUsage         *bool `json:"include_usage"`
+		ContinuousUsageStats *bool `json:"continuous_usage_stats"`
 	}
-	if b[0] != '[' {
-		return errors.New("must be a string or a list of token ids")
-	}
-	inner := bytes.TrimLeft(b[1:], " \t\r\n")
-	if inner[0] != '"' && inner[0] != '[' {
-		return p.readIDs(inner)
-	}
-	var list []json.RawMessage
-	if err := json.Unmarshal(b, &list); err != nil {
+	if err := json.Unmarshal(b, &raw); err != nil {
 		return err
 	}
-	if len(list) != 1 {
-		return fmt.Errorf("a list of %d prompts: this engine takes one prompt per request", len(list))
-	}
-	return p.UnmarshalJSON(list[0])
-}
-
-// readIDs reads the ids of a list behind its bracket; b is valid JSON.
-func (p *prompt) readIDs(b []byte) error {
-	p.ids = make([]uint32, 0, len(b)/6+1) // five digits and a comma, mostly
-	for i := 0; b[i] != ']'; {
-		c := b[i]
-		if c == ',' || c == ' ' || c == '\n' || c == '\t' || c == '\r' {
-			i++
-			continue
-		}
-		start := i
-		for id := uint64(0); ; i++ {
-			d := b[i] - '0'
-			if d > 9 {
-				if i == start || b[i] == '.' || b[i] == 'e' || b[i] == 'E' {
-					return errors.New("a list of token ids must hold whole numbers from 0")
-				}
-				p.ids = append(p.ids, uint32(id))
-				break
-			}
-			if id = id*10 + uint64(d); id >= tokens.Vocab {
-				return fmt.Errorf("token id %s is out of vocabulary, which has %d", firstNumber(b[start:]), tokens.Vocab)
-			}
-		}
-	}
+	o.IncludeUsage = raw.IncludeUsage != nil && *raw.IncludeUsage
+	o.ContinuousUsageStats = raw.ContinuousUsageStats != nil && *raw.ContinuousUsageStats
 	return nil
-}
-
-// firstNumber is the number at the start of b, for an error message.
-func firstNumber(b []byte) []byte {
-	end := bytes.IndexAny(b, ",] \t\r\n")
-	return b[:min(end, 24)]
 }
 
 // job is a checked request, ready for an engine.
 type job struct {
-	flavour    flavour
-	rank       int
-	req        engine.Request
+	flavour flavour
+	id      string // told to the client
+	model   string
+	rank    int
+	// reqs are the choices: n of the first prompt, then n of the second, and so on.
+	reqs       []engine.Request
+	n          int
 	stream     bool
 	usage      bool // a last chunk with usage
 	everyUsage bool // usage in every chunk
 	returnIDs  bool
+	echo       bool
+	kvTransfer json.RawMessage // nil without
+
+	one [1]engine.Request // room for the usual number
 }
 
 // maxRequestID bounds X-Request-Id, in bytes: ids are kept in the request log.
@@ -137,19 +106,50 @@ func (s *Server) read(c *gin.Context, f flavour) (*job, *apiError) {
 	if err := s.decode(c, &b); err != nil {
 		return nil, err
 	}
-	if err := s.checkModel(b.Model); err != nil {
+	adapter, err := s.resolve(b.Model)
+	if err != nil {
 		return nil, err
 	}
-	j := &job{flavour: f, stream: b.Stream, returnIDs: b.ReturnTokenIDs}
-	j.usage = b.Stream && b.StreamOptions.IncludeUsage
-	j.everyUsage = j.usage && b.StreamOptions.ContinuousUsageStats
-	j.req = engine.Request{MinTokens: b.MinTokens, IgnoreEOS: b.IgnoreEOS, Priority: b.Priority}
-	for _, step := range []func(*gin.Context, *job, *body) *apiError{s.setPrompt, s.setLengths, s.setOptions, s.setNames} {
-		if err := step(c, j, &b); err != nil {
-			return nil, err
+	j := &job{flavour: f, model: s.o.Model, stream: b.Stream, returnIDs: b.ReturnTokenIDs, n: 1}
+	if adapter != nil {
+		j.model = adapter.name
+	}
+	if err := s.readOptions(j, &b); err != nil {
+		return nil, err
+	}
+	prompts, err := s.prompts(j, &b)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.name(c, j); err != nil {
+		return nil, err
+	}
+	return j, s.fill(j, &b, prompts, adapter)
+}
+
+// fill makes the engine requests.
+func (s *Server) fill(j *job, b *body, prompts [][]uint32, adapter *adapter) *apiError {
+	j.reqs = j.one[:0]
+	for _, ids := range prompts {
+		out, err := s.outputLength(j, b, len(ids))
+		if err != nil {
+			return err
+		}
+		for range j.n {
+			r := engine.Request{ID: j.id, Tokens: ids, MaxTokens: out, MinTokens: b.MinTokens, IgnoreEOS: b.IgnoreEOS, Priority: b.Priority}
+			if len(prompts)*j.n > 1 {
+				r.ID += "-" + strconv.Itoa(len(j.reqs))
+			}
+			if b.CacheSalt != nil {
+				r.CacheSalt = *b.CacheSalt
+			}
+			if adapter != nil {
+				r.LoRAName, r.LoRAID = adapter.name, adapter.id
+			}
+			j.reqs = append(j.reqs, r)
 		}
 	}
-	return j, nil
+	return nil
 }
 
 // decode reads the body as JSON into v.
@@ -162,10 +162,29 @@ func (s *Server) decode(c *gin.Context, v any) *apiError {
 	if err != nil {
 		return badRequest("", "the request body could not be read: %v", err)
 	}
-	if err := json.Unmarshal(raw, v); err != nil {
+	err = json.Unmarshal(raw, v)
+	if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) && wrong.Field != "" {
+		return badRequest(wrong.Field, "the request body is not valid: %s is a %s, must be %s", wrong.Field, wrong.Value, inWords(wrong.Type.Kind()))
+	}
+	if err != nil {
 		return badRequest("", "the request body is not valid: %v", err)
 	}
 	return nil
+}
+
+// inWords is a type as a client knows it.
+func inWords(k reflect.Kind) string {
+	switch k {
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice:
+		return "a list"
+	case reflect.Int, reflect.Uint32:
+		return "a whole number"
+	}
+	return "an object"
 }
 
 // readBody reads the body to its end, which also lets net/http notice when the client goes.
@@ -182,101 +201,138 @@ func readBody(c *gin.Context, most int64) ([]byte, error) {
 	return io.ReadAll(r)
 }
 
-func (s *Server) checkModel(model string) *apiError {
-	if model == "" || model == s.o.Model {
-		return nil
-	}
-	return &apiError{status: http.StatusNotFound, kind: "NotFoundError", param: "model",
-		message: fmt.Sprintf("The model `%s` does not exist.", model)}
-}
-
-func (s *Server) setPrompt(_ *gin.Context, j *job, b *body) *apiError {
+// prompts are the token ids to continue, one list per prompt.
+func (s *Server) prompts(j *job, b *body) ([][]uint32, *apiError) {
 	switch {
 	case j.flavour == completion && !b.Prompt.given:
-		return badRequest("prompt", "Either prompt or prompt_embeds must be provided and non-empty.")
-	case j.flavour == completion:
-		j.req.Tokens = b.Prompt.ids
-	case len(b.Messages) == 0:
-		return badRequest("messages", "messages must hold at least one message")
-	default:
-		j.req.Tokens = tokens.EncodeChat(b.Messages)
+		return nil, badRequest("prompt", "Either prompt or prompt_embeds must be provided and non-empty.")
+	case j.flavour == chat && len(b.Messages) == 0:
+		return nil, badRequest("messages", "messages must hold at least one message")
+	case j.flavour == chat:
+		return [][]uint32{tokens.EncodeChat(b.Messages)}, nil
 	}
-	if len(j.req.Tokens) == 0 {
-		return badRequest("prompt", "The decoder prompt cannot be empty")
+	for _, ids := range b.Prompt.prompts {
+		if len(ids) == 0 {
+			return nil, badRequest("prompt", "The decoder prompt cannot be empty")
+		}
 	}
-	return nil
+	if choices := len(b.Prompt.prompts) * j.n; choices > maxChoices {
+		return nil, badRequest("prompt", "%d prompts with n=%d are %d choices: one request gives at most %d", len(b.Prompt.prompts), j.n, choices, maxChoices)
+	}
+	return b.Prompt.prompts, nil
 }
 
 // completionMaxTokens is the length of a completion that sets no maximum.
 const completionMaxTokens = 16
 
-func (s *Server) setLengths(_ *gin.Context, j *job, b *body) *apiError {
-	n, most := len(j.req.Tokens), s.o.MaxModelLen
+// outputLength is the number of tokens to generate for a prompt of n.
+func (s *Server) outputLength(j *job, b *body, n int) (int, *apiError) {
+	most := s.o.MaxModelLen
 	if n >= most {
-		return badRequest("input_tokens", "This model's maximum context length is %d tokens. However, your request has %d input tokens. Please reduce the length of the input messages.", most, n)
+		return 0, badRequest("input_tokens", "This model's maximum context length is %d tokens. However, your request has %d input tokens. Please reduce the length of the input messages.", most, n)
 	}
 	asked := b.MaxTokens
 	if j.flavour == chat && b.MaxCompletionTokens != nil {
 		asked = b.MaxCompletionTokens
 	}
+	out := min(completionMaxTokens, most-n)
 	switch {
 	case asked != nil:
-		j.req.MaxTokens = *asked
+		out = *asked
 	case j.flavour == chat:
-		j.req.MaxTokens = min(s.o.ChatMaxTokens, most-n)
-	default:
-		j.req.MaxTokens = min(completionMaxTokens, most-n)
+		out = min(s.o.ChatMaxTokens, most-n)
 	}
-	switch out := j.req.MaxTokens; {
+	switch {
 	case out < 1:
-		return badRequest("max_tokens", "max_tokens must be at least 1, got %d.", out)
+		return 0, badRequest("max_tokens", "max_tokens must be at least 1, got %d.", out)
 	case out > most-n:
-		return badRequest("max_tokens", "'max_tokens' or 'max_completion_tokens' is too large: %d. This model's maximum context length is %d tokens and your request has %d input tokens (%d > %d - %d).", out, most, n, out, most, n)
+		return 0, badRequest("max_tokens", "'max_tokens' or 'max_completion_tokens' is too large: %d. This model's maximum context length is %d tokens and your request has %d input tokens (%d > %d - %d).", out, most, n, out, most, n)
 	case b.MinTokens < 0 || b.MinTokens > out:
-		return badRequest("min_tokens", "min_tokens must be from 0 to max_tokens=%d, got %d.", out, b.MinTokens)
+		return 0, badRequest("min_tokens", "min_tokens must be from 0 to max_tokens=%d, got %d.", out, b.MinTokens)
 	}
 	// The engine refuses these too, but only once the headers of a stream are gone. The last token needs
 	// no slot, and block 0 is the null block.
-	need, have := (n+j.req.MaxTokens-1+s.o.BlockSize-1)/s.o.BlockSize, s.o.NumBlocks-1
+	need, have := (n+out-1+s.o.BlockSize-1)/s.o.BlockSize, s.o.NumBlocks-1
 	if need > have {
-		return badRequest("max_tokens", "%d input tokens and %d output tokens need %d KV blocks; the engine has %d.", n, j.req.MaxTokens, need, have)
+		return 0, badRequest("max_tokens", "%d input tokens and %d output tokens need %d KV blocks; the engine has %d.", n, out, need, have)
+	}
+	return out, nil
+}
+
+// maxChoices bounds the generations of one request.
+const maxChoices = 128
+
+func (s *Server) readOptions(j *job, b *body) *apiError {
+	if b.N != nil {
+		j.n = *b.N
+	}
+	j.usage = b.Stream && (b.StreamOptions.IncludeUsage || s.o.ForceIncludeUsage)
+	j.everyUsage = j.usage && (b.StreamOptions.ContinuousUsageStats || s.o.ForceIncludeUsage)
+	j.echo = b.Echo && j.flavour == completion
+	if raw := b.KVTransferParams; len(raw) > 0 && string(raw) != "null" {
+		j.kvTransfer = raw
+	}
+	mode := b.XArgs.KVCacheReportMode
+	switch {
+	case j.n < 1 || j.n > maxChoices:
+		return badRequest("n", "n must be from 1 to %d, got %d.", maxChoices, j.n)
+	case b.StreamOptions.given && !b.Stream:
+		return badRequest("stream_options", "Stream options can only be defined when `stream=True`.")
+	case b.CacheSalt != nil && *b.CacheSalt == "":
+		return badRequest("cache_salt", "Parameter 'cache_salt' must be a non-empty string if provided.")
+	case b.Priority != 0 && !s.o.Priority:
+		return badRequest("priority", "Got priority %d but Priority scheduling is not enabled.", b.Priority)
+	case b.wantsLogprobs():
+		return badRequest("logprobs", "logprobs are not served: a mock engine draws its tokens without a distribution")
+	case mode != "" && mode != "incremental" && mode != "full":
+		return badRequest("vllm_xargs", "kv_cache_report_mode is %q, must be incremental or full", mode)
 	}
 	return nil
 }
 
-func (s *Server) setOptions(_ *gin.Context, j *job, b *body) *apiError {
-	if b.N != nil && *b.N != 1 {
-		return badRequest("n", "n is %d: this engine gives one choice per request", *b.N)
+// wantsLogprobs reads what completions call a number and chats a flag.
+func (b *body) wantsLogprobs() bool {
+	switch string(b.Logprobs) {
+	case "", "null", "false":
+		return b.PromptLogprobs != nil
 	}
-	if b.CacheSalt != nil {
-		if *b.CacheSalt == "" {
-			return badRequest("cache_salt", "Parameter 'cache_salt' must be a non-empty string if provided.")
-		}
-		j.req.CacheSalt = *b.CacheSalt
-	}
-	return nil
+	return true
 }
 
-// setNames gives the request its id and its rank from the headers.
-func (s *Server) setNames(c *gin.Context, j *job, _ *body) *apiError {
+// name gives the request its id and its rank from the headers.
+func (s *Server) name(c *gin.Context, j *job) *apiError {
 	base := c.Request.Header.Get("X-Request-Id")
 	switch {
 	case len(base) > maxRequestID:
 		return badRequest("", "X-Request-Id is longer than %d bytes", maxRequestID)
 	case base == "":
-		base = fmt.Sprintf("%016x%016x", rand.Uint64(), rand.Uint64())
+		base = randomID()
 	}
-	j.req.ID = "cmpl-" + base
+	if s.o.RequestIDHeaders {
+		c.Writer.Header().Set("X-Request-Id", base)
+	}
+	j.id = "cmpl-" + base
 	if j.flavour == chat {
-		j.req.ID = "chatcmpl-" + base
+		j.id = "chatcmpl-" + base
 	}
 	j.rank = s.pick()
 	// As the engine: what is no number is ignored, a number out of range is an error.
-	if rank, err := strconv.Atoi(c.Request.Header.Get("X-Data-Parallel-Rank")); err == nil {
-		if rank < 0 || rank >= len(s.o.Ranks) {
+	if given := c.Request.Header["X-Data-Parallel-Rank"]; len(given) > 0 {
+		rank, err := strconv.Atoi(given[0])
+		if err == nil && (rank < 0 || rank >= len(s.o.Ranks)) {
 			return badRequest("", "X-data-parallel-rank %d is out of range: there are %d ranks", rank, len(s.o.Ranks))
 		}
-		j.rank = rank
+		if err == nil {
+			j.rank = rank
+		}
 	}
 	return nil
+}
+
+// randomID is 128 random bits in hex.
+func randomID() string {
+	var bits [16]byte
+	binary.LittleEndian.PutUint64(bits[:], rand.Uint64())
+	binary.LittleEndian.PutUint64(bits[8:], rand.Uint64())
+	return hex.EncodeToString(bits[:])
 }

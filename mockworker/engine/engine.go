@@ -129,6 +129,7 @@ func (e *Engine) Abort(_ int64, id string) bool {
 // that runs a model pass. With any block in use it changes nothing and returns false, unless preempt takes
 // every running request out first.
 func (e *Engine) ResetPrefixCache(preempt bool) bool {
+	e.settle() // who had its last token holds nothing back
 	if preempt {
 		e.emptyAll()
 	}

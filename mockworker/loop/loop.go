@@ -54,6 +54,8 @@ type Snapshot struct {
 	PromptTokensCached int64
 	// Refused are the requests that the engine did not take.
 	Refused int64
+	// SleepLevel is 0 for an engine that is awake.
+	SleepLevel int
 	// RunningAdapters and WaitingAdapters are the LoRA adapters that requests have, sorted and joined by
 	// commas; a request waits until its first token.
 	RunningAdapters, WaitingAdapters string
@@ -500,6 +502,7 @@ func (l *Loop) snapshot() {
 	s := Snapshot{
 		Load: l.o.Engine.Load(), Counters: l.o.Engine.Counters(), LastStepMonoNs: l.lastStep,
 		PromptTokensCached: l.cached, Refused: l.refused,
+		SleepLevel:      int(l.pause.sleep.Load()),
 		RunningAdapters: l.adapters.running, WaitingAdapters: l.adapters.waiting,
 	}
 	l.snapMu.Lock()

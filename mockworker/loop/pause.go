@@ -25,6 +25,8 @@ type pause struct {
 	shut atomic.Bool
 	// held keeps the engine from stepping.
 	held atomic.Bool
+	// sleep is the level of sleep, for metrics.
+	sleep atomic.Int32
 }
 
 // Pause shuts the gate and returns when the requests in the engine are dealt with. It fails when ctx ends
@@ -90,4 +92,10 @@ func (l *Loop) takeBack(s *Stream) {
 	l.open.Add(-1)
 	s.end(engine.FinishAbort, nil)
 	l.out.send()
+}
+
+// SetSleep notes how deep the engine sleeps, 0 being awake. What sleep does is done by pausing and clearing.
+func (l *Loop) SetSleep(level int) {
+	l.pause.sleep.Store(int32(level))
+	l.Wake() // the next snapshot tells it
 }

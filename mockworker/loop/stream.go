@@ -106,3 +106,16 @@ func (s *Stream) signal() {
 	default:
 	}
 }
+
+// TakeMore is Take for who does not want to end the stream: when everything is there it leaves it, and
+// more is false.
+func (s *Stream) TakeMore(dst []uint32) (ids []uint32, state State, more bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state.Done {
+		return dst[:0], s.state, false
+	}
+	dst = append(dst[:0], s.ids...)
+	s.ids = s.ids[:0]
+	return dst, s.state, true
+}

@@ -1,0 +1,97 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"fleetdrill/internal/tokens"
+)
+
+// prompt is the prompts of a completion in any of the forms the engine takes: a text, token ids, or a list
+// of either.
+type prompt struct {
+	given   bool
+	prompts [][]uint32
+}
+
+// UnmarshalJSON reads a prompt.
+func (p *prompt) UnmarshalJSON(b []byte) error {
+	if string(b) == "null" {
+		return nil
+	}
+	p.given = true
+	if b[0] == '[' {
+		if first := bytes.TrimLeft(b[1:], " \t\r\n")[0]; first == '"' || first == '[' {
+			return p.readList(b)
+		}
+	}
+	ids, err := onePrompt(b)
+	p.prompts = [][]uint32{ids}
+	return err
+}
+
+func (p *prompt) readList(b []byte) error {
+	var list []json.RawMessage
+	if err := json.Unmarshal(b, &list); err != nil {
+		return err
+	}
+	if len(list) > maxChoices {
+		return fmt.Errorf("a list of %d prompts: one request takes at most %d", len(list), maxChoices)
+	}
+	for i, raw := range list {
+		ids, err := onePrompt(raw)
+		if err != nil {
+			return fmt.Errorf("prompt %d: %w", i, err)
+		}
+		p.prompts = append(p.prompts, ids)
+	}
+	return nil
+}
+
+// onePrompt reads a text or a list of token ids.
+func onePrompt(b []byte) ([]uint32, error) {
+	switch b[0] {
+	case '"':
+		var text string
+		err := json.Unmarshal(b, &text)
+		return tokens.Encode(text), err
+	case '[':
+		return readIDs(bytes.TrimLeft(b[1:], " \t\r\n"))
+	}
+	return nil, errors.New("must be a string or a list of token ids")
+}
+
+// readIDs reads the ids of a list behind its bracket; b is valid JSON.
+func readIDs(b []byte) ([]uint32, error) {
+	ids := make([]uint32, 0, len(b)/6+1) // five digits and a comma, mostly
+	for i := 0; b[i] != ']'; {
+		c := b[i]
+		if c == ',' || c == ' ' || c == '\n' || c == '\t' || c == '\r' {
+			i++
+			continue
+		}
+		start := i
+		for id := uint64(0); ; i++ {
+			d := b[i] - '0'
+			if d > 9 {
+				if i == start || b[i] == '.' || b[i] == 'e' || b[i] == 'E' {
+					return nil, errors.New("a list of token ids must hold whole numbers from 0")
+				}
+				ids = append(ids, uint32(id))
+				break
+			}
+			if id = id*10 + uint64(d); id >= tokens.Vocab {
+				return nil, fmt.Errorf("token id %s is out of vocabulary, which has %d", firstNumber(b[start:]), tokens.Vocab)
+			}
+		}
+	}
+	return ids, nil
+}
+
+// firstNumber is the number at the start of b, for an error message.
+func firstNumber(b []byte) []byte {
+	end := bytes.IndexAny(b, ",] \t\r\n")
+	return b[:min(end, 24)]
+}
