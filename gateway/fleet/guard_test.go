@@ -108,6 +108,19 @@ vllm:cache_config_info{engine="3",num_gpu_blocks="99999999999999999999"} 1
 	if err != nil || got != want {
 		t.Errorf("%+v, %v, want %+v", got, err, want)
 	}
+	text = `sglang:num_running_reqs{dp_rank="0",engine_type="unified",model_name="m",pp_rank="0",tp_rank="0"} 3.0
+sglang:num_running_reqs{dp_rank="1",engine_type="unified",model_name="m",pp_rank="0",tp_rank="0"} 4.0
+sglang:num_queue_reqs{dp_rank="0"} 2.0
+sglang:token_usage{dp_rank="0"} 0.5
+sglang:token_usage{dp_rank="1"} 0.25
+sglang:num_running_reqs_offline_batch{dp_rank="0"} 9
+sglang:cache_config_info{num_pages="300",page_size="16"} 1
+`
+	got, err = ParseMetrics([]byte(text))
+	want = Record{Running: 7, Waiting: 2, Usage: 0.375, Pool: 300}
+	if err != nil || got != want {
+		t.Errorf("SGLang: %+v, %v, want %+v", got, err, want)
+	}
 	if _, err := ParseMetrics([]byte("go_goroutines 7\n")); err != ErrNoLoad {
 		t.Errorf("a page without load gave %v", err)
 	}

@@ -7,10 +7,10 @@ import (
 )
 
 // ErrNoLoad says that a metrics text has no load gauges.
-var ErrNoLoad = errors.New("no vllm:num_requests_running among the metrics")
+var ErrNoLoad = errors.New("neither vllm:num_requests_running nor sglang:num_running_reqs among the metrics")
 
-// ParseMetrics reads a load record from an engine's Prometheus text. Series of several ranks (label
-// engine) are added up; KV usage is their mean. Lines that are not understood are skipped: an engine's
+// ParseMetrics reads a load record from an engine's Prometheus text, vLLM's or SGLang's. Series of several
+// ranks (label engine or dp_rank) are added up; KV usage is their mean. SGLang counts no steps. Lines that are not understood are skipped: an engine's
 // page is long, and only these few lines matter here.
 func ParseMetrics(text []byte) (Record, error) {
 	var r Record
@@ -26,17 +26,17 @@ func ParseMetrics(text []byte) (Record, error) {
 		if !ok {
 			continue
 		}
-		if name == "vllm:cache_config_info" {
-			r.Pool += label(line, "num_gpu_blocks")
-			continue
-		}
 		switch name {
-		case "vllm:num_requests_running":
+		case "vllm:cache_config_info":
+			r.Pool += label(line, "num_gpu_blocks")
+		case "sglang:cache_config_info":
+			r.Pool += label(line, "num_pages")
+		case "vllm:num_requests_running", "sglang:num_running_reqs":
 			r.Running += int64(value)
 			running++
-		case "vllm:num_requests_waiting":
+		case "vllm:num_requests_waiting", "sglang:num_queue_reqs":
 			r.Waiting += int64(value)
-		case "vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc":
+		case "vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc", "sglang:token_usage":
 			r.Usage += value
 			usages++
 		case "vllm:iteration_tokens_total_count":
@@ -78,7 +78,7 @@ const maxGauge = 1e15
 // sample splits one line of Prometheus text. Labels may hold any character, so the value is what stands
 // behind the last brace; a timestamp behind it is ignored.
 func sample(line []byte) (name string, value float64, ok bool) {
-	if !bytes.HasPrefix(line, []byte("vllm:")) {
+	if !bytes.HasPrefix(line, []byte("vllm:")) && !bytes.HasPrefix(line, []byte("sglang:")) {
 		return "", 0, false
 	}
 	end := bytes.IndexAny(line, "{ ")
