@@ -4,6 +4,10 @@ package index
 // indexed by them; an id may be used again after Drop.
 type Holder uint32
 
+// MaxHolders is one more than the highest holder id. A store of a higher one is refused: ids are dense, so it
+// comes from a mistake, and would cost memory for every id below it.
+const MaxHolders = 1 << 15
+
 // Membership is one engine hash held by one holder: Content is the block's content hash (namespace mixed
 // into position 0), Position its place in its chain, from 0.
 type Membership struct {
@@ -18,6 +22,8 @@ type StoreResult struct {
 	Stored, Duplicate, Moved int
 	// UnknownParent is set when the holder does not hold the parent; then nothing was stored.
 	UnknownParent bool
+	// Refused are blocks that were not stored because a limit of the index was reached: none of the store was.
+	Refused int
 	// Known lists the hashes behind Duplicate and Moved, in order; nil when there are none, which is the
 	// common case and costs nothing.
 	Known []uint64
@@ -32,6 +38,30 @@ type Stats struct {
 	Holders     int   // holders known, empty ones included
 	Memberships int64 // engine hashes over all holders
 	Nodes       int64 // distinct places (chain positions) that exist
+	// Refused are blocks of stores that a limit kept out, Shed memberships that were given up to stay below
+	// the bound or a limit, since the index was made.
+	Refused, Shed int64
+}
+
+// Bounded is an Index that can be held below a size. It does not shrink by itself, because whoever counts
+// above it must learn what goes: when Over says so, Cold names what is to go and Take takes it, holder by holder.
+type Bounded interface {
+	Index
+	// SetMaxBytes sets the bound on Bytes, 0 for none. It is called before the first event.
+	SetMaxBytes(n int64)
+	// Bytes is what the index's live parts take.
+	Bytes() int64
+	// Over reports that Bytes is above the bound. It costs a few loads.
+	Over() bool
+	// Cold chooses the runs that nothing was stored in for the longest time, until they are an eighth of all.
+	Cold() Cold
+}
+
+// Cold is a part of an index that is to go.
+type Cold interface {
+	// Take ends the memberships of h in it and returns their engine hashes, valid until the next call. It
+	// counts as an event of h.
+	Take(h Holder) (gone []uint64)
 }
 
 // Index is an exact prefix index. Implementations are safe for concurrent use; events of one holder must

@@ -1,6 +1,7 @@
 package index
 
 import (
+	"maps"
 	"sync"
 
 	"fleetdrill/internal/tokens"
@@ -18,6 +19,9 @@ const maxCopies = 8
 // concurrent use under the same rule as Index: the events of one holder come from one goroutine.
 type Residency struct {
 	index Index
+	// bounded is index if it can be held below a size. shedding is held by whoever makes it smaller.
+	bounded  Bounded
+	shedding sync.Mutex
 
 	// mu guards the map; an entry's own fields are guarded by its own lock, so that holders do not wait
 	// for each other.
@@ -32,23 +36,39 @@ type resident struct {
 	// extra counts copies beyond the first; a hash with one copy has no entry, so that only the rare
 	// duplicate costs memory.
 	extra map[uint64]uint8
+	// shed counts memberships given up to stay below the bound.
+	shed int64
 }
 
 // NewResidency counts copies above ix, which nobody else may change.
 func NewResidency(ix Index) *Residency {
-	return &Residency{index: ix, holders: make(map[Holder]*resident)}
+	r := &Residency{index: ix, holders: make(map[Holder]*resident)}
+	r.bounded, _ = ix.(Bounded)
+	return r
 }
 
 // Index is the index below, for lookups.
 func (r *Residency) Index() Index { return r.index }
 
-// Store is Index.Store, with one copy counted for every block that was held already.
+// Store is Index.Store, with one copy counted for every block that was held already. If that puts the index
+// above its bound, it gives up cold blocks of any holder before it returns; see Shed.
 func (r *Residency) Store(h Holder, parent uint64, hasParent bool, hashes, contents []uint64) StoreResult {
+	if h >= MaxHolders {
+		return r.index.Store(h, parent, hasParent, hashes, contents) // refused, and counted there
+	}
+	res := r.store(h, parent, hasParent, hashes, contents)
+	if r.bounded != nil && r.bounded.Over() {
+		r.shed()
+	}
+	return res
+}
+
+func (r *Residency) store(h Holder, parent uint64, hasParent bool, hashes, contents []uint64) StoreResult {
 	s := r.of(h)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	res := r.index.Store(h, parent, hasParent, hashes, contents)
-	if res.UnknownParent {
+	if res.UnknownParent || res.Refused > 0 {
 		return res
 	}
 	for _, hash := range hashes {
@@ -126,6 +146,56 @@ func (r *Residency) Digest(h Holder) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.digest
+}
+
+// Shed is how many memberships of h were given up to stay below the bound: what a comparison with the engine
+// finds missing, less what the engine has removed since.
+func (r *Residency) Shed(h Holder) int64 {
+	r.mu.RLock()
+	s := r.holders[h]
+	r.mu.RUnlock()
+	if s == nil {
+		return 0
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.shed
+}
+
+// shed gives up the coldest blocks. A holder has them no longer, just as if its engine had removed them: its
+// scores stay exact for what is left. Only one caller does it at a time; others go on.
+func (r *Residency) shed() {
+	if !r.shedding.TryLock() {
+		return
+	}
+	defer r.shedding.Unlock()
+	cold := r.bounded.Cold()
+	for h := range r.known() {
+		r.take(cold, h)
+	}
+}
+
+func (r *Residency) known() map[Holder]*resident {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return maps.Clone(r.holders)
+}
+
+// take ends h's memberships in cold. The map stays locked so that h is not another's meanwhile.
+func (r *Residency) take(cold Cold, h Holder) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	s := r.holders[h]
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, hash := range cold.Take(h) {
+		s.digest -= tokens.DigestTerm(hash)
+		delete(s.extra, hash)
+		s.shed++
+	}
 }
 
 // of returns the record of h, made on first use.

@@ -9,6 +9,8 @@ const (
 	// chunkBits makes chunks of 2^16 words, 512 KiB: small enough for an index of a few blocks.
 	chunkBits  = 16
 	chunkWords = 1 << chunkBits
+	// maxChunks keeps a ref within 32 bits: 2^32 words, 32 GiB.
+	maxChunks = 1 << (32 - chunkBits)
 	// sizeClasses covers every array below 2^32 words: 8 exact sizes, then 4 per octave.
 	sizeClasses = 8 + 4*29
 )
@@ -25,12 +27,15 @@ type arena struct {
 	next, end uint32
 	// free holds the first freed array per class; its first word is the ref of the next one.
 	free [sizeClasses]uint32
-	// freeWords are the words on the free lists.
+	// freeWords are the words on the free lists; used those of arrays in use, which anyone may read.
 	freeWords int64
+	used      atomic.Int64
+	// limit is how many chunks there may be: maxChunks but in tests.
+	limit int
 }
 
 func newArena() *arena {
-	a := &arena{}
+	a := &arena{limit: maxChunks}
 	a.chunks.Store(&[][]uint64{})
 	return a
 }
@@ -45,9 +50,11 @@ func classOf(n uint32) (class int, size uint32) {
 	return 8 + (shift-1)*4 + int(size>>shift) - 5, size
 }
 
-// alloc returns an array of at least n words and its real size. Its words hold anything.
+// alloc returns an array of at least n words and its real size. Its words hold anything. Whoever starts an event
+// has asked room for all that it may need.
 func (a *arena) alloc(n uint32) (ref, size uint32) {
 	class, size := classOf(n)
+	a.used.Add(int64(size))
 	if ref = a.free[class]; ref != 0 {
 		a.free[class] = uint32(atomic.LoadUint64(&a.view(ref, 1)[0]))
 		a.freeWords -= int64(size)
@@ -85,6 +92,13 @@ func (a *arena) release(ref, size uint32) {
 	atomic.StoreUint64(&a.view(ref, 1)[0], uint64(a.free[class]))
 	a.free[class] = ref
 	a.freeWords += int64(size)
+	a.used.Add(-int64(size))
+}
+
+// room reports that arrays of n words together can be allocated, whatever the free lists lack. The end of a
+// chunk that an array does not fit in is lost, which is less than the array: so twice n are asked for.
+func (a *arena) room(n int64) bool {
+	return int64(a.limit-len(*a.chunks.Load()))*chunkWords+int64(a.end-a.next) >= 2*n+chunkWords
 }
 
 // view is the first n words of an array.

@@ -8,17 +8,23 @@ import (
 	"fleetdrill/gateway/index"
 )
 
-// Index is the chain index. Make it with New. Holder ids must be below 32,768: they are dense, and a run
-// counts its holders in 16 bits.
+// Index is the chain index. Make it with New.
 type Index struct {
 	arena *arena
 	runs  *runs
 	nodes atomic.Int64
+	// names counts memberships; refused and shed are what Stats tells; maxBytes is the bound, 0 for none.
+	names, refused, shed atomic.Int64
+	maxBytes             int64
 
 	// mu is held by whoever changes runs or the arena. A holder's own lock is taken first.
 	mu sync.Mutex
 	// opened lists the runs whose version is odd, under mu.
 	opened []uint32
+	// stores counts stores, to tell cold runs; maxKids and maxPartials are the most children and partial
+	// entries that a run ever had, to tell what an event may need. All under mu.
+	stores               uint32
+	maxKids, maxPartials uint32
 
 	// holders is indexed by id, nil for an id that is not known; replaced whole under holdersMu.
 	holders   atomic.Pointer[[]*holder]
@@ -69,6 +75,8 @@ func (x *Index) Remove(h index.Holder, hashes []uint64) (removed, unknown int) {
 		taken = append(taken, at)
 	}
 	s.taken = taken
+	x.names.Add(-int64(removed))
+	s.places.shrink()
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.unname(h, s, taken)
@@ -95,8 +103,8 @@ func (x *Index) Clear(h index.Holder) {
 		x.close()
 		x.mu.Unlock()
 	}
-	clear(s.places.slots)
-	s.places.n = 0
+	x.names.Add(-int64(s.places.n))
+	s.places = places{}
 	s.twins = nil
 }
 
@@ -142,7 +150,7 @@ func (x *Index) Count(h index.Holder) int {
 
 // Stats implements index.Index.
 func (x *Index) Stats() index.Stats {
-	out := index.Stats{Nodes: x.nodes.Load()}
+	out := index.Stats{Nodes: x.nodes.Load(), Refused: x.refused.Load(), Shed: x.shed.Load()}
 	for h, s := range *x.holders.Load() {
 		if s != nil {
 			out.Holders++

@@ -18,3 +18,7 @@ func TestEqualsTheReferenceWithCopies(t *testing.T) {
 func TestFollowsEngines(t *testing.T) {
 	indextest.Engines(t, func() index.Index { return New() })
 }
+
+func TestHostile(t *testing.T) {
+	indextest.Hostile(t, false, func() index.Index { return New() })
+}

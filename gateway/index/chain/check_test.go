@@ -114,8 +114,8 @@ func (x *Index) check() (u usage, err error) {
 			return u, fmt.Errorf("holder %d: %d blocks and %d twins under %d names", h, held[index.Holder(h)], names, s.places.n)
 		}
 	}
-	if int64(u.runs) != x.runs.live || int64(u.blocks) != x.nodes.Load() {
-		return u, fmt.Errorf("%d runs of %d blocks, counted as %d of %d", u.runs, u.blocks, x.runs.live, x.nodes.Load())
+	if int64(u.runs) != x.runs.live.Load() || int64(u.blocks) != x.nodes.Load() {
+		return u, fmt.Errorf("%d runs of %d blocks, counted as %d of %d", u.runs, u.blocks, x.runs.live.Load(), x.nodes.Load())
 	}
 	u.total, u.free = x.arena.words()
 	return u, err

@@ -46,7 +46,9 @@ func (x *Index) child(r *run, offset uint32, content uint64) uint32 {
 func (x *Index) attach(parent, offset uint32, content uint64, id uint32) {
 	r := x.runs.at(parent)
 	ref, log, _ := r.children.load()
-	if r.kids++; ref == 0 || r.kids*4 > 3<<log {
+	r.kids++
+	x.maxKids = max(x.maxKids, r.kids)
+	if ref == 0 || r.kids*4 > 3<<log {
 		log = x.rebuild(parent, r.kids)
 		ref, _, _ = r.children.load()
 	}
@@ -99,7 +101,7 @@ func (x *Index) detach(parent, offset uint32, content uint64, id uint32) {
 		return
 	}
 	vacate(x.arena.view(ref, 2<<log), log, content, uint64(offset)<<32|uint64(id))
-	if log > 4 && r.kids*8 < 1<<log {
+	if log > 4 && r.kids*8 < 1<<log && x.arena.room(int64(r.kids)*8) {
 		x.rebuild(parent, r.kids*2)
 	}
 }

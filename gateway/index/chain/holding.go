@@ -187,6 +187,7 @@ func (x *Index) writeEntry(r *run, entry int, h index.Holder, lead uint32, bitma
 // addEntry appends an entry to the partial table and returns its index.
 func (x *Index) addEntry(r *run, h index.Holder, lead uint32, bitmap uint64) int {
 	ref, n, room := r.partial.load()
+	x.maxPartials = max(x.maxPartials, n+1)
 	if n == room {
 		wide := max(2, 2*room)
 		bigger, _ := x.arena.alloc(2 * wide)

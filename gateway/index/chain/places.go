@@ -70,12 +70,23 @@ func (p *places) reserve(n int) {
 	if (p.n+n)*4 <= len(p.slots)*3 {
 		return
 	}
+	p.resize(max(16, len(p.slots)*3/2, (p.n+n)*3/2))
+}
+
+func (p *places) resize(slots int) {
 	old := p.slots
-	p.slots = make([]slot, max(16, len(old)*3/2, (p.n+n)*3/2))
+	p.slots = make([]slot, slots)
 	for _, s := range old {
 		if s.at != 0 {
 			p.slots[p.find(s.hash)] = s
 		}
+	}
+}
+
+// shrink gives memory back when three quarters of the hashes that there was room for are gone.
+func (p *places) shrink() {
+	if len(p.slots) > 64 && p.n*4 < len(p.slots) {
+		p.resize(p.n * 2)
 	}
 }
 

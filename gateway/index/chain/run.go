@@ -40,8 +40,8 @@ type run struct {
 	start uint32
 	// fulls counts the bits set in cover; kids the runs attached here.
 	fulls, kids uint32
-	// nextFree chains the runs that nobody uses.
-	nextFree uint32
+	// stamp tells when a store last came through this run; of a run that nobody uses, it is the next such.
+	stamp uint32
 }
 
 // packed is one word that holds a ref and two sizes, so that readers get all of them at once and a size
@@ -75,7 +75,7 @@ type runs struct {
 	slabs  atomic.Pointer[[]*[slabRuns]run]
 	next   uint32
 	unused uint32 // first free run, 0 for none
-	live   int64
+	live   atomic.Int64
 }
 
 func newRuns() *runs {
@@ -98,9 +98,9 @@ func (s *runs) find(id uint32) *run {
 
 // alloc returns an unused run.
 func (s *runs) alloc() uint32 {
-	s.live++
+	s.live.Add(1)
 	if id := s.unused; id != 0 {
-		s.unused = s.at(id).nextFree
+		s.unused = s.at(id).stamp
 		return id
 	}
 	if slabs := *s.slabs.Load(); int(s.next>>slabBits) >= len(slabs) {
@@ -113,9 +113,9 @@ func (s *runs) alloc() uint32 {
 
 // release gives a run back.
 func (s *runs) release(id uint32) {
-	s.at(id).nextFree = s.unused
+	s.at(id).stamp = s.unused
 	s.unused = id
-	s.live--
+	s.live.Add(-1)
 }
 
 // open marks a run as changing until close. Readers that meet it wait or try again.

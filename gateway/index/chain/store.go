@@ -20,6 +20,10 @@ type step struct {
 // chain to the near one: they see none of it until its first block counts, then all. Any other store may
 // give up old places too, and keeps every run it touches open to the end.
 func (x *Index) Store(h index.Holder, parent uint64, hasParent bool, hashes, contents []uint64) index.StoreResult {
+	if h >= index.MaxHolders {
+		x.refused.Add(int64(len(hashes)))
+		return index.StoreResult{Refused: len(hashes)}
+	}
 	s := x.holder(h)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -39,6 +43,24 @@ func (x *Index) Store(h index.Holder, parent uint64, hasParent bool, hashes, con
 	return x.storeAny(h, s, under, hashes, contents)
 }
 
+// begin locks the index for a store of n blocks, if there is room for all that it may need.
+func (x *Index) begin(n int) bool {
+	x.mu.Lock()
+	if x.stores++; x.arena.room(x.storeNeed(n)) {
+		return true
+	}
+	x.mu.Unlock()
+	x.refused.Add(int64(n))
+	return false
+}
+
+// stamp marks the runs of a store's way as used now.
+func (x *Index) stamp(steps []step) {
+	for _, st := range steps {
+		x.runs.at(st.run).stamp = x.stores
+	}
+}
+
 // none reports that no hash has a place.
 func (s *holder) none(hashes []uint64) bool {
 	for i, hash := range hashes {
@@ -55,8 +77,11 @@ func (s *holder) none(hashes []uint64) bool {
 // storeNew stores hashes that have no place yet. They get theirs after the index is unlocked: only this
 // holder uses them.
 func (x *Index) storeNew(h index.Holder, s *holder, under place, hashes, contents []uint64) (res index.StoreResult) {
-	x.mu.Lock()
+	if !x.begin(len(hashes)) {
+		return index.StoreResult{Refused: len(hashes)}
+	}
 	x.descend(h, s, under, contents, false)
+	x.stamp(s.steps)
 	x.close()
 	for _, st := range slices.Backward(s.steps) {
 		if !st.made {
@@ -78,6 +103,7 @@ func (x *Index) storeNew(h index.Holder, s *holder, under place, hashes, content
 		}
 	}
 	res.Stored = len(hashes) - res.Moved
+	x.names.Add(int64(res.Stored))
 	if res.Moved > 0 {
 		x.mu.Lock()
 		defer x.mu.Unlock()
@@ -90,10 +116,13 @@ func (x *Index) storeNew(h index.Holder, s *holder, under place, hashes, content
 // storeAny stores hashes of which some may have a place: there, which is a duplicate, or elsewhere, which
 // is a move. Old places lose their names last, so that no branch dies under the way.
 func (x *Index) storeAny(h index.Holder, s *holder, under place, hashes, contents []uint64) (res index.StoreResult) {
-	x.mu.Lock()
+	if !x.begin(len(hashes)) {
+		return index.StoreResult{Refused: len(hashes)}
+	}
 	defer x.mu.Unlock()
 	taken := s.taken[:0]
 	x.descend(h, s, under, contents, true)
+	x.stamp(s.steps)
 	i := 0
 	for _, st := range s.steps {
 		for offset := st.from; offset < st.to; offset++ {
@@ -117,6 +146,7 @@ func (x *Index) storeAny(h index.Holder, s *holder, under place, hashes, content
 		}
 	}
 	s.taken = taken
+	x.names.Add(int64(res.Stored))
 	x.unname(h, s, taken)
 	x.close()
 	return res
@@ -218,8 +248,14 @@ func (x *Index) unname(h index.Holder, s *holder, taken []place) {
 		for n < len(taken) && taken[n].run() == taken[0].run() {
 			n++
 		}
-		x.giveUp(h, taken[:n])
-		taken = taken[n:]
+		id := taken[0].run()
+		if x.arena.room(x.removalNeed()) {
+			x.giveUp(h, taken[:n])
+			taken = taken[n:]
+			continue
+		}
+		x.forget(h, s, id)
+		taken = slices.DeleteFunc(taken, func(at place) bool { return at.run() == id })
 	}
 }
 

@@ -13,7 +13,7 @@ var _ index.Accountant = (*Index)(nil)
 func (x *Index) Usage() index.Usage {
 	x.mu.Lock()
 	total, unused := x.arena.words()
-	u := index.Usage{Runs: x.runs.live, Blocks: x.nodes.Load()}
+	u := index.Usage{Runs: x.runs.live.Load(), Blocks: x.nodes.Load()}
 	slabs := len(*x.runs.slabs.Load())
 	x.mu.Unlock()
 	const runBytes = int64(unsafe.Sizeof(run{}))

@@ -12,6 +12,8 @@ import (
 type Index struct {
 	root   *node
 	blocks atomic.Int64
+	// refused counts blocks of holders that cannot be.
+	refused atomic.Int64
 
 	// holders is indexed by id, nil for an id that is not known; replaced whole under holdersMu.
 	holders   atomic.Pointer[[]*holder]
@@ -158,7 +160,7 @@ func (x *Index) Count(h index.Holder) int {
 // Stats implements index.Index. Nodes are blocks of edges, those included that nobody has any more but that
 // stand before or behind one that somebody has.
 func (x *Index) Stats() index.Stats {
-	out := index.Stats{Nodes: x.blocks.Load()}
+	out := index.Stats{Nodes: x.blocks.Load(), Refused: x.refused.Load()}
 	for h, s := range *x.holders.Load() {
 		if s != nil {
 			out.Holders++

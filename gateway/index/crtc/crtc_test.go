@@ -83,3 +83,7 @@ func TestNamesFollowSplits(t *testing.T) {
 func TestLanesAndReaders(t *testing.T) {
 	indextest.Lanes(t, 10, 200, true, func() index.Index { return New() })
 }
+
+func TestHostile(t *testing.T) {
+	indextest.Hostile(t, true, func() index.Index { return New() })
+}

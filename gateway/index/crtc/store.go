@@ -5,6 +5,10 @@ import "fleetdrill/gateway/index"
 // Store implements index.Index: it matches along the edges behind the parent, splits the one that the chain
 // leaves, and hangs the rest there.
 func (x *Index) Store(h index.Holder, parent uint64, hasParent bool, hashes, contents []uint64) index.StoreResult {
+	if h >= index.MaxHolders {
+		x.refused.Add(int64(len(hashes)))
+		return index.StoreResult{Refused: len(hashes)}
+	}
 	s := x.holder(h)
 	s.mu.Lock()
 	defer s.mu.Unlock()

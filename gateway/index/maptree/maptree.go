@@ -2,6 +2,7 @@ package maptree
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"fleetdrill/gateway/index"
 )
@@ -35,6 +36,8 @@ type Tree struct {
 	// holders is indexed by holder id; nil for an id that is not known.
 	holders []map[uint64]*node
 	nodes   int64
+	// refused counts blocks of holders that cannot be.
+	refused atomic.Int64
 	// spare are pruned nodes to be used again: a full engine evicts a block for every one it stores.
 	spare []*node
 }
@@ -49,6 +52,10 @@ func New() *Tree { return &Tree{root: node{position: -1}} }
 
 // Store implements index.Index.
 func (t *Tree) Store(h index.Holder, parent uint64, hasParent bool, hashes, contents []uint64) index.StoreResult {
+	if h >= index.MaxHolders {
+		t.refused.Add(int64(len(hashes)))
+		return index.StoreResult{Refused: len(hashes)}
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	held := t.open(h)
@@ -153,7 +160,7 @@ func (t *Tree) Count(h index.Holder) int {
 func (t *Tree) Stats() index.Stats {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	s := index.Stats{Nodes: t.nodes}
+	s := index.Stats{Nodes: t.nodes, Refused: t.refused.Load()}
 	for _, held := range t.holders {
 		if held != nil {
 			s.Holders++

@@ -130,3 +130,7 @@ func BenchmarkLookup(b *testing.B) {
 		i++
 	}
 }
+
+func TestHostile(t *testing.T) {
+	indextest.Hostile(t, false, func() index.Index { return New() })
+}

@@ -3,6 +3,7 @@ package positional
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"fleetdrill/gateway/index"
 	"fleetdrill/internal/tokens"
@@ -50,6 +51,8 @@ type Index struct {
 	mu      sync.RWMutex
 	entries map[prefix]*entry
 	holders []*holder
+	// refused counts blocks of holders that cannot be.
+	refused atomic.Int64
 	// trusting leaves the check for orphans out, as the published design does. Only a test sets it, to
 	// count what that gets wrong.
 	trusting bool
@@ -62,6 +65,10 @@ func New() *Index { return &Index{entries: make(map[prefix]*entry)} }
 
 // Store implements index.Index.
 func (x *Index) Store(h index.Holder, parent uint64, hasParent bool, hashes, contents []uint64) (res index.StoreResult) {
+	if h >= index.MaxHolders {
+		x.refused.Add(int64(len(hashes)))
+		return index.StoreResult{Refused: len(hashes)}
+	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	s := x.open(h)
@@ -216,7 +223,7 @@ func (x *Index) Count(h index.Holder) int {
 func (x *Index) Stats() index.Stats {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	out := index.Stats{Nodes: int64(len(x.entries))}
+	out := index.Stats{Nodes: int64(len(x.entries)), Refused: x.refused.Load()}
 	for _, s := range x.holders {
 		if s != nil {
 			out.Holders++

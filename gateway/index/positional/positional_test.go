@@ -41,3 +41,7 @@ func TestLanesAndReaders(t *testing.T) {
 func TestFollowsEngines(t *testing.T) {
 	indextest.Engines(t, func() index.Index { return New() })
 }
+
+func TestHostile(t *testing.T) {
+	indextest.Hostile(t, false, func() index.Index { return New() })
+}

@@ -11,6 +11,8 @@ type Index struct {
 	shards []index.Index
 	// length is the highest holder id known + 1.
 	length atomic.Int64
+	// refused counts blocks of holders that cannot be.
+	refused atomic.Int64
 }
 
 var _ index.Index = (*Index)(nil)
@@ -32,6 +34,10 @@ func (x *Index) of(h index.Holder) (index.Index, index.Holder) {
 
 // Store implements index.Index.
 func (x *Index) Store(h index.Holder, parent uint64, hasParent bool, hashes, contents []uint64) index.StoreResult {
+	if h >= index.MaxHolders {
+		x.refused.Add(int64(len(hashes)))
+		return index.StoreResult{Refused: len(hashes)}
+	}
 	for n := x.length.Load(); n <= int64(h) && !x.length.CompareAndSwap(n, int64(h)+1); n = x.length.Load() {
 	}
 	shard, local := x.of(h)
@@ -83,11 +89,14 @@ func (x *Index) Count(h index.Holder) int {
 
 // Stats implements index.Index. A place that several shards have counts in each.
 func (x *Index) Stats() (sum index.Stats) {
+	sum.Refused = x.refused.Load()
 	for _, shard := range x.shards {
 		s := shard.Stats()
 		sum.Holders += s.Holders
 		sum.Memberships += s.Memberships
 		sum.Nodes += s.Nodes
+		sum.Refused += s.Refused
+		sum.Shed += s.Shed
 	}
 	return sum
 }

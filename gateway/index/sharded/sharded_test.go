@@ -43,3 +43,7 @@ func TestFollowsEngines(t *testing.T) {
 func TestLanesAndReaders(t *testing.T) {
 	indextest.Lanes(t, 10, 150, false, func() index.Index { return New(2, func() index.Index { return chain.New() }) })
 }
+
+func TestHostile(t *testing.T) {
+	indextest.Hostile(t, false, func() index.Index { return New(3, func() index.Index { return chain.New() }) })
+}
