@@ -255,7 +255,7 @@ func (p *plan) lookUpEvents() (err error) {
 
 // checkEndpoints refuses what would only show as a failed bind, or as no events at all.
 func (p *plan) checkEndpoints(rank int) error {
-	events, err := publish.ResolveEvents(p.events.Endpoint, p.Host, rank)
+	events, err := publish.ResolveEvents(p.events.Endpoint, p.Host, rank, wire.IsSGLang(p.Wire))
 	if err != nil {
 		return err
 	}

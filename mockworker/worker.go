@@ -141,7 +141,7 @@ func (w *worker) newPublisher(p *plan, rank int, fold *truth.Fold) (*publish.Pub
 		return nil, err
 	}
 	return publish.New(publish.Options{
-		Config: p.events, Host: p.Host, Rank: rank, Encoder: enc, Fold: fold, Faults: w.faults,
+		Config: p.events, Host: p.Host, BindAnyAddress: wire.IsSGLang(p.Wire), Rank: rank, Encoder: enc, Fold: fold, Faults: w.faults,
 		ReplayHWM: p.ReplayHWM, Late: p.LateRemovals, Log: w.log,
 	})
 }

@@ -16,9 +16,10 @@ type Target struct {
 
 // ResolveEvents is where rank's PUB socket goes. vLLM binds when the endpoint contains "*" or "::" or
 // begins with ipc://, and connects otherwise, so tcp://0.0.0.0:5557 connects. "*" binds host. The rank is
-// added to a port other than 0.
-func ResolveEvents(endpoint, host string, rank int) (Target, error) {
-	bind := strings.Contains(endpoint, "*") || strings.Contains(endpoint, "::") || strings.HasPrefix(endpoint, "ipc://")
+// added to a port other than 0. With anyAddress, SGLang's rule, 0.0.0.0 binds as well.
+func ResolveEvents(endpoint, host string, rank int, anyAddress bool) (Target, error) {
+	bind := strings.Contains(endpoint, "*") || strings.Contains(endpoint, "::") || strings.HasPrefix(endpoint, "ipc://") ||
+		anyAddress && strings.Contains(endpoint, "0.0.0.0")
 	return resolve(endpoint, host, rank, bind)
 }
 

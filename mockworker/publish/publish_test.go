@@ -64,6 +64,7 @@ func TestResolveEndpoints(t *testing.T) {
 	for _, c := range []struct {
 		endpoint string
 		rank     int
+		sglang   bool
 		want     Target
 		wrong    string
 	}{
@@ -73,6 +74,7 @@ func TestResolveEndpoints(t *testing.T) {
 		{endpoint: "tcp://*:*", want: Target{"tcp://10.0.0.1:0", true}},
 		{endpoint: "tcp://[::]:5557", rank: 1, want: Target{"tcp://[::]:5558", true}},
 		{endpoint: "tcp://0.0.0.0:5557", want: Target{"tcp://0.0.0.0:5557", false}},
+		{endpoint: "tcp://0.0.0.0:5557", rank: 1, sglang: true, want: Target{"tcp://0.0.0.0:5558", true}},
 		{endpoint: "tcp://central:5557", rank: 2, want: Target{"tcp://central:5559", false}},
 		{endpoint: "ipc:///tmp/a", want: Target{"ipc:///tmp/a", true}},
 		{endpoint: "ipc:///tmp/a", rank: 1, wrong: "no port to add rank 1"},
@@ -83,7 +85,7 @@ func TestResolveEndpoints(t *testing.T) {
 		{endpoint: "tcp://*:x", wrong: `port "x"`},
 		{endpoint: "tcp://host", wrong: "host:port"},
 	} {
-		got, err := ResolveEvents(c.endpoint, "10.0.0.1", c.rank)
+		got, err := ResolveEvents(c.endpoint, "10.0.0.1", c.rank, c.sglang)
 		if (err != nil) != (c.wrong != "") || err != nil && !strings.Contains(err.Error(), c.wrong) {
 			t.Errorf("%s rank %d: error %v, want one about %q", c.endpoint, c.rank, err, c.wrong)
 		}

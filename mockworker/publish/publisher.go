@@ -32,9 +32,11 @@ type Encoder interface {
 type Options struct {
 	Config Config
 	// Host is what "*" in an endpoint binds.
-	Host    string
-	Rank    int
-	Encoder Encoder
+	Host string
+	// BindAnyAddress makes an event endpoint of 0.0.0.0 bind, as SGLang does and vLLM does not.
+	BindAnyAddress bool
+	Rank           int
+	Encoder        Encoder
 	// Fold takes every payload in the moment it goes out.
 	Fold *truth.Fold
 	// Faults may delay, drop or mute batches; nil never does.
@@ -306,9 +308,17 @@ func (p *Publisher) drain() (due int64) {
 	}
 }
 
-// rest sends what is queued when the publisher ends, due or not.
+// drainFor is how long a publisher that ends goes on sending what is queued, as vLLM's does.
+const drainFor = time.Second
+
+// rest sends what is queued when the publisher ends, due or not, as far as drainFor goes.
 func (p *Publisher) rest() {
+	end := clock.MonoNs() + int64(drainFor)
 	for it, ok := p.queue.peek(); ok; it, ok = p.queue.peek() {
+		if clock.MonoNs() >= end {
+			p.o.Log.Warn("event batches are lost at the end", "rank", p.o.Rank, "batches", p.queue.empty())
+			break
+		}
 		p.queue.pop()
 		p.send(clock.MonoNs(), it.payload)
 	}

@@ -26,7 +26,7 @@ type place struct {
 
 // placeOf resolves the endpoints of o.
 func placeOf(o Options) (pl place, err error) {
-	if pl.events, err = ResolveEvents(o.Config.Endpoint, o.Host, o.Rank); err != nil {
+	if pl.events, err = ResolveEvents(o.Config.Endpoint, o.Host, o.Rank, o.BindAnyAddress); err != nil {
 		return pl, fmt.Errorf("opening the event socket of rank %d: %w", o.Rank, err)
 	}
 	if o.Config.ReplayEndpoint == nil {
