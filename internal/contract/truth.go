@@ -45,6 +45,21 @@ type TruthRank struct {
 	KVUsage               float64 `json:"kv_usage"`
 	Steps                 int64   `json:"steps"`
 	LastStepMonoNs        int64   `json:"last_step_mono_ns"`
+	// Sets are the same figures for each tier and class that has ever had a block, the device's main one,
+	// which the figures above are of, first.
+	Sets []TruthSet `json:"sets"`
+}
+
+// TruthSet is the block counts of one tier ("device", "host", "disk", "external") and class of cache groups:
+// "main" holds the whole context, "window" a part of it.
+type TruthSet struct {
+	Tier        string `json:"tier"`
+	Class       string `json:"class"`
+	Resident    int    `json:"resident"`
+	Announced   int    `json:"announced"`
+	Unannounced int    `json:"unannounced"`
+	Ghost       int    `json:"ghost"`
+	Digest      U64    `json:"digest"`
 }
 
 // TruthFault is one armed or past fault hook: its kind (FaultPause and so on), every parameter with the
@@ -75,7 +90,8 @@ type TruthBlocksHead struct {
 }
 
 // TruthBlock is one block. Parent is empty for position 0. Content is the chain's content hash
-// (namespace mixed into position 0), Copies the physical copies.
+// (namespace mixed into position 0), Copies the physical copies, of all groups of the class. Position is -1,
+// and Parent and Content mean nothing, where no event told them: in the host tier and beside holes.
 type TruthBlock struct {
 	Hash     U64    `json:"hash"`
 	Parent   *U64   `json:"parent"`
@@ -83,7 +99,10 @@ type TruthBlock struct {
 	Content  U64    `json:"content"`
 	Copies   int    `json:"copies"`
 	Tier     string `json:"tier"`
-	Group    int    `json:"group"`
+	// Class is "main" or "window", Group the first cache group that holds the block, -1 in a tier without
+	// groups.
+	Class string `json:"class"`
+	Group int    `json:"group"`
 	// Use is "in_use" or "free" for resident blocks, empty for sets that do not know.
 	Use string `json:"use,omitempty"`
 }
@@ -96,13 +115,24 @@ type TruthDigest struct {
 	Digest U64   `json:"digest"`
 }
 
-// TruthJournal is one JSON line of GET /admin/truth/journal: what batch Seq changed.
+// TruthJournal is one JSON line of GET /admin/truth/journal: what batch Seq changed. Stored and Removed are
+// of the device's main set, Others of the sets beside it. Cleared empties all.
 type TruthJournal struct {
 	Seq     int64        `json:"seq"`
 	MonoNs  int64        `json:"mono_ns"`
 	Stored  []TruthStore `json:"stored"`
 	Removed []U64        `json:"removed"`
 	Cleared bool         `json:"cleared"`
+
+	Others []TruthJournalSet `json:"others,omitempty"`
+}
+
+// TruthJournalSet is what a batch changed in the set of one tier and class.
+type TruthJournalSet struct {
+	Tier    string       `json:"tier"`
+	Class   string       `json:"class"`
+	Stored  []TruthStore `json:"stored"`
+	Removed []U64        `json:"removed"`
 }
 
 // TruthStore is one stored block of a journal line.

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 )
 
 // A payload is read by hand rather than through msgpack/v5, which is the oracle of the tests: it costs an
@@ -33,6 +34,7 @@ type event struct {
 	tokens    []uint32
 	blockSize int
 	medium    string
+	group     int16 // NoGroup when it is not told
 	spec      string
 	lora      string
 	salt      string
@@ -87,7 +89,7 @@ func (d *decoder) next() *event {
 		d.events = append(d.events, event{})
 	}
 	e := &d.events[len(d.events)-1]
-	*e = event{hashes: e.hashes[:0], tokens: e.tokens[:0]}
+	*e = event{hashes: e.hashes[:0], tokens: e.tokens[:0], group: NoGroup}
 	return e
 }
 
@@ -147,6 +149,7 @@ const (
 	fieldTokens
 	fieldBlockSize
 	fieldMedium
+	fieldGroup
 	fieldSpec
 	fieldLoRA
 	fieldKeys
@@ -157,8 +160,8 @@ const (
 var elements = [...][]field{
 	kindOther: nil,
 	kindStored: {fieldHashes, fieldParent, fieldTokens, fieldBlockSize, fieldOther /* lora_id */, fieldMedium,
-		fieldLoRA, fieldKeys, fieldOther /* group_idx */, fieldSpec},
-	kindRemoved: {fieldHashes, fieldMedium},
+		fieldLoRA, fieldKeys, fieldGroup, fieldSpec},
+	kindRemoved: {fieldHashes, fieldMedium, fieldGroup},
 	kindCleared: nil,
 }
 
@@ -176,6 +179,8 @@ func fieldOf(key []byte) field {
 		return fieldBlockSize
 	case "medium":
 		return fieldMedium
+	case "group_idx":
+		return fieldGroup
 	case "kv_cache_spec_kind":
 		return fieldSpec
 	case "lora_name":
@@ -208,6 +213,12 @@ func (d *decoder) field(e *event, f field) (err error) {
 		e.blockSize = int(min(n, 1<<20))
 	case fieldMedium:
 		e.medium, err = d.optionalText()
+	case fieldGroup:
+		if !d.null() {
+			var n uint64
+			n, err = d.uint()
+			e.group = int16(min(n, math.MaxInt16))
+		}
 	case fieldSpec:
 		e.spec, err = d.optionalText()
 	case fieldLoRA:
@@ -363,11 +374,15 @@ func (d *decoder) optionalText() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	switch string(s) { // the two values every event carries cost no allocation
+	switch string(s) { // what every event carries costs no allocation
 	case mediumGPU:
 		return mediumGPU, nil
 	case "full_attention":
 		return "full_attention", nil
+	case "CPU":
+		return "CPU", nil
+	case "sliding_window":
+		return "sliding_window", nil
 	}
 	return string(s), nil
 }

@@ -2,6 +2,7 @@ package truth
 
 import (
 	"maps"
+	"slices"
 	"sync"
 
 	"fleetdrill/internal/contract"
@@ -23,16 +24,7 @@ const (
 
 const mediumGPU = "GPU"
 
-// Entry is one announced block. Parent means nothing at Position 0.
-type Entry struct {
-	Parent   uint64
-	Content  uint64
-	Position int32
-	// Copies is stores minus removals: engines announce each physical copy.
-	Copies uint32
-}
-
-// Head says where a fold stands.
+// Head says where a fold stands. Blocks and Digest are those of the device's main set.
 type Head struct {
 	// Epoch names the publisher incarnation: CLOCK_MONOTONIC ns of its beginning, 0 without one.
 	Epoch int64
@@ -42,26 +34,26 @@ type Head struct {
 	Digest uint64
 }
 
-// Skips count events that were sent and do not change the announced set of the main tier and group.
+// Skips count events that were sent and change no announced set.
 type Skips struct {
 	Undecodable int64 // payloads that could not be read; they count as empty batches
-	Orphans     int64 // stored events whose parent was not announced
+	Orphans     int64 // stored events of the device's main set whose parent was not announced
 	Unknown     int64 // removals of hashes that were not announced
-	Other       int64 // other event types, tiers, groups and block sizes
+	Other       int64 // other event types, tiers, and block sizes in the main set
 }
 
 // Fold is the announced set of one rank. It is safe for concurrent use.
 type Fold struct {
 	blockSize int
 
-	mu        sync.Mutex // guards everything below
-	dec       decoder
-	announced map[uint64]Entry
-	head      Head
-	skips     Skips
-	digests   *ring.Ring[contract.TruthDigest]
-	journal   *ring.Ring[record]
-	changes   int // block changes held by journal
+	mu      sync.Mutex // guards everything below
+	dec     decoder
+	sets    sets
+	head    Head
+	skips   Skips
+	digests *ring.Ring[contract.TruthDigest]
+	journal *ring.Ring[record]
+	changes int // block changes held by journal
 }
 
 // NewFold makes a fold for blocks of blockSize tokens, of a publisher that has sent nothing.
@@ -98,7 +90,7 @@ func (f *Fold) Lost(seq, now int64) {
 func (f *Fold) Restart(epoch int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.announced, f.head = map[uint64]Entry{}, Head{Epoch: epoch, Seq: -1}
+	f.sets, f.head = newSets(), Head{Epoch: epoch, Seq: -1}
 	f.digests, f.journal, f.changes = ring.New[contract.TruthDigest](DigestRing), ring.New[record](JournalRing), 0
 }
 
@@ -107,7 +99,7 @@ func (f *Fold) fold(seq, now int64, events []event) {
 	for i := range events {
 		f.event(&rec, &events[i])
 	}
-	f.head.Seq, f.head.Blocks = seq, len(f.announced)
+	f.head.Seq, f.head.Blocks, f.head.Digest = seq, len(f.sets.all[0].blocks), f.sets.all[0].digest
 	f.digests.Push(contract.TruthDigest{Seq: seq, MonoNs: now, Blocks: f.head.Blocks, Digest: contract.U64(f.head.Digest)})
 	f.keep(rec)
 }
@@ -125,83 +117,76 @@ func (f *Fold) keep(rec record) {
 
 func (f *Fold) event(rec *record, e *event) {
 	switch e.kind {
-	case kindStored:
-		if !f.folds(e) || e.blockSize != f.blockSize || len(e.tokens) != len(e.hashes)*e.blockSize {
+	case kindStored, kindRemoved:
+		at, ok := f.sets.of(e)
+		switch {
+		case !ok:
 			f.skips.Other++
-			return
-		}
-		f.store(rec, e)
-	case kindRemoved:
-		if !f.folds(e) {
-			f.skips.Other++
-			return
-		}
-		for _, h := range e.hashes {
-			f.remove(rec, h)
+		case e.kind == kindStored:
+			f.store(rec, at, e)
+		default:
+			f.remove(rec, at, e)
 		}
 	case kindCleared:
-		rec.clear(f.announced)
-		f.announced, f.head.Digest = map[uint64]Entry{}, 0
+		rec.clear(f.sets.all)
+		for _, s := range f.sets.all {
+			s.blocks, s.digest = map[uint64]Entry{}, 0
+		}
 	default:
 		f.skips.Other++
 	}
 }
 
-// folds says whether an event belongs to the device tier and the main group.
-func (f *Fold) folds(e *event) bool {
-	if e.medium != "" && e.medium != mediumGPU {
-		return false
-	}
-	switch e.spec {
-	case "", "full_attention", "mla_attention", "sink_full_attention":
-		return true
-	}
-	return false
-}
+// dense says that a store tells the tokens of each of its blocks and of nothing else.
+func dense(e *event) bool { return e.blockSize > 0 && len(e.tokens) == len(e.hashes)*e.blockSize }
 
-func (f *Fold) store(rec *record, e *event) {
-	var pos int32
-	if e.hasParent {
-		p, ok := f.announced[e.parent]
-		if !ok {
-			f.skips.Orphans++ // a subscriber cannot place these either
-			return
-		}
-		pos = p.Position + 1
+// store takes in a store. What does not tell where and what its blocks are, as a placeholder of the host
+// tier and a window's with holes, leaves them without a position; the main set of the device has no such.
+func (f *Fold) store(rec *record, at int, e *event) {
+	if at == 0 && (e.blockSize != f.blockSize || !dense(e)) {
+		f.skips.Other++
+		return
 	}
-	parent := e.parent
-	rec.beginStore(parent, pos, len(e.hashes))
+	pos, ok := f.sets.place(at, e)
+	if !ok {
+		f.skips.Orphans++ // a subscriber cannot place these either
+		return
+	}
+	if !dense(e) {
+		pos = NoPosition
+	}
+	rec.beginStore(at, e.parent, pos, len(e.hashes))
+	next := Entry{Parent: e.parent, Position: pos, Group: e.group}
 	for i, h := range e.hashes {
-		content := tokens.ContentHash(e.tokens[i*e.blockSize : (i+1)*e.blockSize])
-		if pos == 0 {
-			content = tokens.Root(tokens.Namespace("", e.lora, e.salt), content)
+		if pos != NoPosition {
+			next.Content = contentOf(e, i, next.Position)
 		}
-		old, held := f.announced[h]
-		if held {
-			old.Copies++ // the first placement stays: a chained hash has one parent
-		} else {
-			old = Entry{Parent: parent, Content: content, Position: pos, Copies: 1}
-			f.head.Digest += tokens.DigestTerm(h)
+		f.sets.all[at].add(h, next)
+		rec.stored(h, next.Content)
+		if pos != NoPosition {
+			next.Parent, next.Position = h, next.Position+1
 		}
-		f.announced[h] = old
-		rec.stored(h, content)
-		parent, pos = h, pos+1
 	}
 }
 
-func (f *Fold) remove(rec *record, h uint64) {
-	old, held := f.announced[h]
-	if !held {
-		f.skips.Unknown++
-		return
+// contentOf is the chain's content hash of the i-th block of a store.
+func contentOf(e *event, i int, pos int32) uint64 {
+	content := tokens.ContentHash(e.tokens[i*e.blockSize : (i+1)*e.blockSize])
+	if pos == 0 {
+		return tokens.Root(tokens.Namespace("", e.lora, e.salt), content)
 	}
-	rec.removed(h, old)
-	if old.Copies--; old.Copies > 0 {
-		f.announced[h] = old
-		return
+	return content
+}
+
+func (f *Fold) remove(rec *record, at int, e *event) {
+	for _, h := range e.hashes {
+		old, held := f.sets.all[at].drop(h)
+		if !held {
+			f.skips.Unknown++
+			continue
+		}
+		rec.removed(at, h, old)
 	}
-	delete(f.announced, h)
-	f.head.Digest -= tokens.DigestTerm(h)
 }
 
 // Head is where the fold stands now.
@@ -218,11 +203,22 @@ func (f *Fold) Skipped() Skips {
 	return f.skips
 }
 
-// Announced is a copy of the set and where it stands.
+// Announced is a copy of the device's main set and where it stands.
 func (f *Fold) Announced() (map[uint64]Entry, Head) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return maps.Clone(f.announced), f.head
+	return maps.Clone(f.sets.all[0].blocks), f.head
+}
+
+// Sets is a copy of every set there is, the device's main one first, and where the fold stands.
+func (f *Fold) Sets() ([]Set, Head) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := make([]Set, len(f.sets.all))
+	for i, s := range f.sets.all {
+		out[i] = Set{Tier: s.tier, Class: s.class, Blocks: maps.Clone(s.blocks)}
+	}
+	return out, f.head
 }
 
 // Digests appends to dst[:0] up to cap(dst) digests from sequence number from on, oldest first.
@@ -232,15 +228,33 @@ func (f *Fold) Digests(from int64, dst []contract.TruthDigest) []contract.TruthD
 	return page(f.digests, dst, func(d *contract.TruthDigest) bool { return d.Seq >= from })
 }
 
-// Shared is how many of hashes are announced, and where the fold stands.
-func (f *Fold) Shared(hashes []uint64) (int, Head) {
+// Shared is how many of the hashes that resident yields are announced in the same tier and class, in the
+// order of heads, and where the fold stands. Sets that only resident knows come last, with nothing
+// announced.
+func (f *Fold) Shared(resident []Resident) (heads []SetHead, shared []int, at Head) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	n := 0
-	for _, h := range hashes {
-		if _, ok := f.announced[h]; ok {
-			n++
+	for _, s := range f.sets.all {
+		heads = append(heads, SetHead{Tier: s.tier, Class: s.class, Blocks: len(s.blocks), Digest: s.digest})
+	}
+	shared = make([]int, len(heads), len(heads)+len(resident))
+	for _, r := range resident {
+		i := slices.IndexFunc(heads, func(h SetHead) bool { return h.Tier == r.Tier && h.Class == r.Class })
+		if i < 0 {
+			heads, shared = append(heads, SetHead{Tier: r.Tier, Class: r.Class}), append(shared, 0)
+			continue
+		}
+		for h := range r.Hashes {
+			if _, ok := f.sets.all[i].blocks[h]; ok {
+				shared[i]++
+			}
 		}
 	}
-	return n, f.head
+	return heads, shared, f.head
+}
+
+// Resident is the hashes that an engine holds in one tier and class.
+type Resident struct {
+	Tier, Class string
+	Hashes      map[uint64]struct{}
 }

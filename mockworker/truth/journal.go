@@ -2,6 +2,7 @@ package truth
 
 import (
 	"fmt"
+	"maps"
 
 	"fleetdrill/internal/contract"
 	"fleetdrill/internal/tokens"
@@ -28,10 +29,11 @@ const (
 
 type op struct {
 	kind   opKind
+	set    uint8 // place of the set among the fold's
 	n      int32
 	pos    int32
 	parent uint64
-	old    map[uint64]Entry
+	old    []map[uint64]Entry // of every set
 }
 
 const (
@@ -39,8 +41,8 @@ const (
 	removeWords = 4
 )
 
-func (r *record) beginStore(parent uint64, pos int32, n int) {
-	r.ops = append(r.ops, op{kind: opStore, parent: parent, pos: pos, n: int32(n)})
+func (r *record) beginStore(at int, parent uint64, pos int32, n int) {
+	r.ops = append(r.ops, op{kind: opStore, set: uint8(at), parent: parent, pos: pos, n: int32(n)})
 	if r.words == nil {
 		r.words = make([]uint64, 0, n*storeWords)
 	}
@@ -49,39 +51,45 @@ func (r *record) beginStore(parent uint64, pos int32, n int) {
 
 func (r *record) stored(hash, content uint64) { r.words = append(r.words, hash, content) }
 
-func (r *record) removed(hash uint64, e Entry) {
-	if n := len(r.ops); n == 0 || r.ops[n-1].kind != opRemove {
-		r.ops = append(r.ops, op{kind: opRemove})
+func (r *record) removed(at int, hash uint64, e Entry) {
+	if n := len(r.ops); n == 0 || r.ops[n-1].kind != opRemove || r.ops[n-1].set != uint8(at) {
+		r.ops = append(r.ops, op{kind: opRemove, set: uint8(at)})
 	}
 	r.ops[len(r.ops)-1].n++
-	r.words = append(r.words, hash, e.Parent, e.Content, uint64(e.Position))
+	r.words = append(r.words, hash, e.Parent, e.Content, uint64(uint32(e.Position))|uint64(uint16(e.Group))<<32)
 	r.changes++
 }
 
-// clear takes over the map: the fold starts a new one.
-func (r *record) clear(old map[uint64]Entry) {
-	r.ops = append(r.ops, op{kind: opClear, old: old})
-	r.changes += len(old)
+// clear takes over the maps: the fold starts new ones.
+func (r *record) clear(sets []*set) {
+	o := op{kind: opClear}
+	for _, s := range sets {
+		o.old = append(o.old, s.blocks)
+		r.changes += len(s.blocks)
+	}
+	r.ops = append(r.ops, o)
 }
 
-// undo takes set back to before the record.
-func (r *record) undo(set map[uint64]Entry) {
+// undo takes the sets back to before the record.
+func (r *record) undo(sets []Set) {
 	words := r.words
 	for i := len(r.ops) - 1; i >= 0; i-- {
 		o := &r.ops[i]
 		switch o.kind {
 		case opStore:
 			first := len(words) - int(o.n)*storeWords
-			undoStore(set, words[first:])
+			undoStore(sets[o.set].Blocks, words[first:])
 			words = words[:first]
 		case opRemove:
 			first := len(words) - int(o.n)*removeWords
-			undoRemove(set, words[first:])
+			undoRemove(sets[o.set].Blocks, words[first:])
 			words = words[:first]
 		case opClear:
-			clear(set)
-			for h, e := range o.old {
-				set[h] = e
+			for j := range sets {
+				clear(sets[j].Blocks)
+			}
+			for j, old := range o.old {
+				maps.Copy(sets[j].Blocks, old)
 			}
 		}
 	}
@@ -102,27 +110,32 @@ func undoRemove(set map[uint64]Entry, words []uint64) {
 	for i := 0; i < len(words); i += removeWords {
 		e, held := set[words[i]]
 		if !held {
-			e = Entry{Parent: words[i+1], Content: words[i+2], Position: int32(words[i+3])}
+			e = Entry{Parent: words[i+1], Content: words[i+2], Position: int32(uint32(words[i+3])), Group: int16(words[i+3] >> 32)}
 		}
 		e.Copies++
 		set[words[i]] = e
 	}
 }
 
-// line is the record as the journal API gives it.
-func (r *record) line() contract.TruthJournal {
+// line is the record as the journal API gives it. sets name the places of its operations.
+func (r *record) line(sets []Set) contract.TruthJournal {
 	j := contract.TruthJournal{Seq: r.seq, MonoNs: r.monoNs, Stored: []contract.TruthStore{}, Removed: []contract.U64{}}
 	words := r.words
 	for i := range r.ops {
 		o := &r.ops[i]
+		stored, removed := &j.Stored, &j.Removed
+		if o.set > 0 {
+			other := otherOf(&j, sets[o.set])
+			stored, removed = &other.Stored, &other.Removed
+		}
 		switch o.kind {
 		case opStore:
 			n := int(o.n) * storeWords
-			j.Stored = appendStores(j.Stored, o, words[:n])
+			*stored = appendStores(*stored, o, words[:n])
 			words = words[n:]
 		case opRemove:
 			for range o.n {
-				j.Removed = append(j.Removed, contract.U64(words[0]))
+				*removed = append(*removed, contract.U64(words[0]))
 				words = words[removeWords:]
 			}
 		case opClear:
@@ -132,10 +145,26 @@ func (r *record) line() contract.TruthJournal {
 	return j
 }
 
+// otherOf is the part of a line for a set that is not the device's main one.
+func otherOf(j *contract.TruthJournal, s Set) *contract.TruthJournalSet {
+	for i := range j.Others {
+		if o := &j.Others[i]; o.Tier == s.Tier && o.Class == s.Class {
+			return o
+		}
+	}
+	j.Others = append(j.Others, contract.TruthJournalSet{
+		Tier: s.Tier, Class: s.Class, Stored: []contract.TruthStore{}, Removed: []contract.U64{},
+	})
+	return &j.Others[len(j.Others)-1]
+}
+
 func appendStores(dst []contract.TruthStore, o *op, words []uint64) []contract.TruthStore {
 	parent := contract.U64(o.parent)
 	for i := 0; i < len(words); i += storeWords {
-		s := contract.TruthStore{Hash: contract.U64(words[i]), Position: int(o.pos) + i/storeWords, Content: contract.U64(words[i+1])}
+		s := contract.TruthStore{Hash: contract.U64(words[i]), Position: NoPosition, Content: contract.U64(words[i+1])}
+		if o.pos != NoPosition {
+			s.Position = int(o.pos) + i/storeWords
+		}
 		if s.Position > 0 {
 			p := parent
 			s.Parent = &p
@@ -146,27 +175,26 @@ func appendStores(dst []contract.TruthStore, o *op, words []uint64) []contract.T
 	return dst
 }
 
-// At is the announced set as it was after batch seq, from the present set and the journal undone. It
+// At is the announced sets as they were after batch seq, from the present ones and the journal undone. It
 // fails when the journal no longer reaches back that far, or seq has not been sent.
-func (f *Fold) At(seq int64) (map[uint64]Entry, Head, error) {
-	set, newer, epoch, err := f.since(seq)
+func (f *Fold) At(seq int64) ([]Set, Head, error) {
+	sets, newer, epoch, err := f.since(seq)
 	if err != nil {
 		return nil, Head{}, err
 	}
-	h := Head{Epoch: epoch, Seq: seq}
 	for i := len(newer) - 1; i >= 0; i-- {
-		newer[i].undo(set)
+		newer[i].undo(sets)
 	}
-	h.Blocks = len(set)
-	for hash := range set {
+	h := Head{Epoch: epoch, Seq: seq, Blocks: len(sets[0].Blocks)}
+	for hash := range sets[0].Blocks {
 		h.Digest += tokens.DigestTerm(hash)
 	}
-	return set, h, nil
+	return sets, h, nil
 }
 
-// since is a copy of the present set, the records behind seq, oldest first, and the epoch of both.
-func (f *Fold) since(seq int64) (map[uint64]Entry, []record, int64, error) {
-	set, head := f.Announced()
+// since is a copy of the present sets, the records behind seq, oldest first, and the epoch of both.
+func (f *Fold) since(seq int64) ([]Set, []record, int64, error) {
+	sets, head := f.Sets()
 	if seq > head.Seq {
 		return nil, nil, 0, fmt.Errorf("sequence %d is not sent yet: the last one is %d", seq, head.Seq)
 	}
@@ -182,17 +210,21 @@ func (f *Fold) since(seq int64) (map[uint64]Entry, []record, int64, error) {
 	if f.journal.Len() > 0 && f.journal.At(0).seq > seq+1 {
 		return nil, nil, 0, fmt.Errorf("sequence %d is behind the journal, which starts at %d", seq, f.journal.At(0).seq)
 	}
-	return set, newer, head.Epoch, nil
+	return sets, newer, head.Epoch, nil
 }
 
 // Journal appends to dst[:0] up to cap(dst) lines from sequence number from on, oldest first.
 func (f *Fold) Journal(from int64, dst []contract.TruthJournal) []contract.TruthJournal {
 	f.mu.Lock()
 	recs := page(f.journal, make([]record, 0, cap(dst)), func(r *record) bool { return r.seq >= from })
+	names := make([]Set, len(f.sets.all))
+	for i, s := range f.sets.all {
+		names[i] = Set{Tier: s.tier, Class: s.class}
+	}
 	f.mu.Unlock()
 	dst = dst[:0]
 	for i := range recs {
-		dst = append(dst, recs[i].line())
+		dst = append(dst, recs[i].line(names))
 	}
 	return dst
 }
