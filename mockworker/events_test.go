@@ -167,10 +167,11 @@ func (f *fleet) replay(start uint64) (out [][][]byte) {
 func (f *fleet) checkPast(fold *truth.Fold, next int64) {
 	f.t.Helper()
 	for _, at := range []int64{-1, 0, next / 2, next - 2, next - 1} {
-		set, head, err := fold.At(at)
+		sets, head, err := fold.At(at)
 		if err != nil {
 			f.t.Fatal(err)
 		}
+		set := sets[0].Blocks
 		var told contract.TruthBlocksHead
 		blocks := jsonLines[contract.TruthBlock](f, fmt.Sprintf("/admin/truth/blocks?set=announced&at=%d", at), &told)
 		if told.Seq != at || uint64(told.Digest) != head.Digest || told.Blocks != head.Blocks || len(blocks) != len(set) {

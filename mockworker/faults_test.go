@@ -162,26 +162,6 @@ func TestTerminationWhileFrozen(t *testing.T) {
 	f.stop()
 }
 
-// The summary does not wait for a step that does not end; the resident figures are those of before it.
-func TestSummaryDoesNotWaitForALongStep(t *testing.T) {
-	path := stepProfile(t, 3600e9)
-	f := start(t, func(c *Config) { c.Profile = path })
-	idle := f.truth().Ranks[0]
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() { defer close(done); f.hang(ctx, `{"prompt":"a"}`) }()
-	defer func() { cancel(); <-done }()
-	// Of an idle engine every answer has a resident count of its own.
-	f.eventually("the step to begin", func() bool {
-		a, b := f.truth().Ranks[0], f.truth().Ranks[0]
-		return a.ResidentMonoNs == b.ResidentMonoNs
-	})
-	seen := f.truth()
-	if row := seen.Ranks[0]; row.ResidentMonoNs < idle.ResidentMonoNs || row.ResidentMonoNs > seen.MonoNs {
-		t.Errorf("resident as of %d, answered at %d", row.ResidentMonoNs, seen.MonoNs)
-	}
-}
-
 // apart splits what a follower received at the places where a number does not follow the one before.
 func apart(live []message) (runs [][2]int64) {
 	for i, m := range live {

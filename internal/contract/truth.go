@@ -2,9 +2,9 @@ package contract
 
 // Truth is GET /admin/truth of a mock worker: what the engine itself says is resident and running.
 //
-// Three sets exist per rank: resident (what the pool holds), announced (the fold of every batch this
-// publisher incarnation sent, so what a subscriber that lost nothing must hold), and their two
-// differences: unannounced (resident minus announced) and ghost (announced minus resident).
+// Three sets exist per rank, tier and class of cache groups: resident (what the pool holds), announced (the
+// fold of every batch this publisher incarnation sent, so what a subscriber that lost nothing must hold), and
+// their two differences: unannounced (resident minus announced) and ghost (announced minus resident).
 type Truth struct {
 	MonoNs int64  `json:"mono_ns"`
 	Wall   string `json:"wall"`
@@ -24,9 +24,9 @@ type Truth struct {
 
 // TruthRank is one rank's share of Truth. Blocks are counts of distinct engine hashes.
 //
-// Epoch, NextSeq, AnnouncedBlocks and Digest belong to one instant. ResidentBlocks, Unannounced and Ghost
-// are of the step boundary at ResidentMonoNs, which is the same instant unless a step does not end: that is
-// not waited for.
+// Epoch, NextSeq, AnnouncedBlocks and Digest belong to one instant. ResidentBlocks, Unannounced, Ghost and
+// Sets are of ResidentMonoNs, as of the step boundary before it, which is the same instant unless the engine
+// is kept from answering: that is not waited for. All but Sets are of the device's main set.
 type TruthRank struct {
 	Rank            int   `json:"rank"`
 	Epoch           int64 `json:"epoch"`

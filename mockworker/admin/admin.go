@@ -56,8 +56,7 @@ type Server struct {
 	views []view // by rank
 }
 
-// askTimeout bounds the wait for a step boundary; a step of a loaded engine is tens of milliseconds, a
-// long prefill some seconds.
+// askTimeout bounds the wait for an engine that does not answer: one whose publisher has it wait.
 const askTimeout = 10 * time.Second
 
 // New makes the handler of a worker's admin port.
@@ -115,19 +114,35 @@ func fail(c *gin.Context, status int, err error) {
 	c.AbortWithStatusJSON(status, gin.H{"error": err.Error()})
 }
 
-// atBoundary runs fn with a rank's engine between two steps, everything announced so far being folded.
-func (s *Server) atBoundary(ctx context.Context, r *Rank, fn func(engine.Core)) error {
+// look runs fn with a rank's engine and what it held at the last step boundary, everything announced so far
+// being folded. It does not wait for the running step to end, unless that step clears the cache.
+func (s *Server) look(ctx context.Context, r *Rank, fn func(engine.Core, *holding)) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
+	looked := false
 	var flushed error
-	err := r.Loop.Ask(ctx, func(e engine.Core) {
-		if r.Publisher != nil {
-			// On the loop goroutine, which alone publishes, so nothing can be queued behind this.
-			flushed = r.Publisher.Flush(ctx)
+	at := func(e engine.Core, pending []engine.Event) {
+		h, ok := holdingOf(r.Fold, pending)
+		if !ok {
+			return
 		}
-		fn(e)
-	})
+		// On the loop goroutine, which alone publishes, so nothing can be queued behind this.
+		looked, flushed = true, flush(ctx, r)
+		fn(e, h)
+	}
+	err := r.Loop.Peek(ctx, at)
+	if err == nil && !looked {
+		err = r.Loop.Ask(ctx, func(e engine.Core) { at(e, nil) })
+	}
 	return errors.Join(err, flushed)
+}
+
+// flush returns when every batch that is due is folded.
+func flush(ctx context.Context, r *Rank) error {
+	if r.Publisher == nil {
+		return nil
+	}
+	return r.Publisher.Flush(ctx)
 }
 
 // count adds one rank's counters to sums.
@@ -166,10 +181,13 @@ func (s *Server) match(c *gin.Context) {
 		fail(c, http.StatusBadRequest, fmt.Errorf("reading the match request (at most %d bytes): %w", maxMatchBody, err))
 		return
 	}
+	ctx, cancel := context.WithTimeout(c.Request.Context(), askTimeout)
+	defer cancel()
 	m := contract.TruthMatch{MonoNs: clock.MonoNs(), Wall: clock.Wall(), Ranks: []contract.TruthMatchRank{}}
 	for rank := range s.o.Ranks {
 		row := contract.TruthMatchRank{Rank: rank}
-		err := s.atBoundary(c.Request.Context(), &s.o.Ranks[rank], func(e engine.Core) {
+		// What the engine holds in the middle of a step is what the next request would find.
+		err := s.o.Ranks[rank].Loop.Peek(ctx, func(e engine.Core, _ []engine.Event) {
 			row.Blocks = e.Match(q.TokenIDs, q.LoRAName, q.CacheSalt)
 		})
 		if err != nil {

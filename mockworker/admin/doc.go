@@ -2,8 +2,8 @@
 // requests it served, and what is broken on purpose. Documents are internal/contract's; long ones are JSON
 // lines.
 //
-// The one idea to know: resident and announced are compared only at a step boundary with the publisher
-// drained. A question is therefore asked through the loop's mailbox and waits for the end of the running
-// step; without that every step in flight would look like unannounced blocks. Only the summary does not
-// wait for long, because a sampler would rather have a resident count that is old than none.
+// The one idea to know: resident and announced are compared as of the last step boundary, with the publisher
+// drained; without that every step in flight would look like unannounced blocks. The answer does not wait for
+// a boundary: while a step lasts the engine stands still, and what that step stored and removed is taken back
+// from what it holds.
 package admin

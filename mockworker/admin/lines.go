@@ -2,6 +2,8 @@ package admin
 
 import (
 	"bufio"
+	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -115,11 +117,16 @@ const (
 	setGhost       = "ghost"
 )
 
+// every asks for all tiers or classes.
+const every = "all"
+
 func (s *Server) blocks(c *gin.Context) {
-	q := newQuery(c.Request.URL.Query(), "rank", "set", "at")
+	q := newQuery(c.Request.URL.Query(), "rank", "set", "at", "tier", "class")
 	rank := int(q.integer("rank", 0, 0, int64(len(s.o.Ranks)-1)))
 	set := q.oneOf("set", setAnnounced, setResident, setUnannounced, setGhost)
 	at := q.integer("at", math.MinInt64, -1, math.MaxInt64)
+	tier := q.oneOf("tier", truth.TierDevice, truth.TierHost, truth.TierDisk, truth.TierExternal, every)
+	class := q.oneOf("class", truth.ClassMain, truth.ClassWindow, every)
 	past := c.Request.URL.Query().Has("at")
 	if q.err == nil && past && set != setAnnounced {
 		q.err = fmt.Errorf("parameter at needs set=%s: only what was announced has a past", setAnnounced)
@@ -130,95 +137,71 @@ func (s *Server) blocks(c *gin.Context) {
 	}
 	head := contract.TruthBlocksHead{MonoNs: clock.MonoNs(), Wall: clock.Wall(), Worker: s.o.Worker, Rank: rank, Set: set}
 	r := &s.o.Ranks[rank]
+	var rows []contract.TruthBlock
+	var stands truth.Head
+	var err error
+	status := http.StatusServiceUnavailable
 	if past {
-		announced, h, err := r.Fold.At(at)
-		if err != nil {
-			fail(c, http.StatusBadRequest, fmt.Errorf("parameter at: %w", err))
-			return
+		var sets []truth.Set
+		if sets, stands, err = r.Fold.At(at); err != nil {
+			status, err = http.StatusBadRequest, fmt.Errorf("parameter at: %w", err)
 		}
-		writeBlocks(c, head, h, announcedBlocks(announced))
+		rows = announcedRows(sets)
+	} else {
+		rows, stands, err = s.presentRows(c.Request.Context(), r, set)
+	}
+	if err != nil {
+		fail(c, status, err)
 		return
 	}
-	s.presentBlocks(c, r, head)
+	rows = slices.DeleteFunc(rows, func(b contract.TruthBlock) bool {
+		return tier != every && b.Tier != tier || class != every && b.Class != class
+	})
+	writeBlocks(c, head, stands, rows)
 }
 
-// presentBlocks answers one of the four sets as it is now.
-func (s *Server) presentBlocks(c *gin.Context, r *Rank, head contract.TruthBlocksHead) {
-	var resident []contract.TruthBlock
-	var announced map[uint64]truth.Entry
-	var at truth.Head
-	err := s.atBoundary(c.Request.Context(), r, func(e engine.Core) {
-		resident = residentBlocks(e)
-		announced, at = r.Fold.Announced()
-	})
-	if err != nil {
-		fail(c, http.StatusServiceUnavailable, err)
-		return
+// presentRows are the blocks of one of the four sets as it is now.
+func (s *Server) presentRows(ctx context.Context, r *Rank, set string) (rows []contract.TruthBlock, at truth.Head, err error) {
+	if set == setAnnounced { // nothing about the engine is asked
+		if err := flush(ctx, r); err != nil {
+			return nil, at, err
+		}
+		sets, at := r.Fold.Sets()
+		return announcedRows(sets), at, nil
 	}
-	var out []contract.TruthBlock
-	switch head.Set {
-	case setAnnounced:
-		out = announcedBlocks(announced)
-	case setResident:
-		out = resident
+	var announced []contract.TruthBlock
+	var said map[key]contract.TruthBlock
+	err = s.look(ctx, r, func(e engine.Core, h *holding) {
+		sets, head := r.Fold.Sets()
+		announced, at = announcedRows(sets), head
+		said = byKey(announced)
+		rows = h.rows(e, said)
+	})
+	switch set {
 	case setUnannounced:
-		out = slices.DeleteFunc(resident, func(b contract.TruthBlock) bool {
-			_, said := announced[uint64(b.Hash)]
-			return said
+		rows = slices.DeleteFunc(rows, func(b contract.TruthBlock) bool {
+			_, is := said[keyOf(&b)]
+			return is
 		})
 	case setGhost:
-		for _, b := range resident {
-			delete(announced, uint64(b.Hash))
-		}
-		out = announcedBlocks(announced)
+		held := byKey(rows)
+		rows = slices.DeleteFunc(announced, func(b contract.TruthBlock) bool {
+			_, is := held[keyOf(&b)]
+			return is
+		})
 	}
-	writeBlocks(c, head, at, out)
+	return rows, at, err
 }
 
-const tierDevice = "device"
-
-func residentBlocks(e engine.Core) (out []contract.TruthBlock) {
-	e.Blocks(func(b engine.Block) bool {
-		t := contract.TruthBlock{Hash: contract.U64(b.Hash.EventInt()), Position: b.Position, Content: contract.U64(b.Content),
-			Copies: b.Copies, Tier: tierDevice, Use: "free"}
-		if b.Position > 0 {
-			parent := contract.U64(b.Parent)
-			t.Parent = &parent
-		}
-		if b.InUse {
-			t.Use = "in_use"
-		}
-		out = append(out, t)
-		return true
-	})
-	return out
-}
-
-func announcedBlocks(set map[uint64]truth.Entry) []contract.TruthBlock {
-	out := make([]contract.TruthBlock, 0, len(set))
-	for h, e := range set {
-		b := contract.TruthBlock{Hash: contract.U64(h), Position: int(e.Position), Content: contract.U64(e.Content), Copies: int(e.Copies), Tier: tierDevice}
-		if e.Position > 0 {
-			parent := contract.U64(e.Parent)
-			b.Parent = &parent
-		}
-		out = append(out, b)
-	}
-	return out
-}
-
-// writeBlocks sends the head and the blocks by position, then hash, so that two answers can be compared as
-// text. Count and digest are the set's own.
+// writeBlocks sends the head and the blocks by tier, class, position, then hash, so that two answers can be
+// compared as text. Count and digest are those of the blocks sent.
 func writeBlocks(c *gin.Context, head contract.TruthBlocksHead, at truth.Head, blocks []contract.TruthBlock) {
 	head.Epoch, head.Seq, head.Blocks, head.Digest = at.Epoch, at.Seq, len(blocks), digestOf(blocks)
 	slices.SortFunc(blocks, func(a, b contract.TruthBlock) int {
-		if a.Position != b.Position {
-			return a.Position - b.Position
-		}
-		if a.Hash < b.Hash {
-			return -1
-		}
-		return 1
+		return cmp.Or(
+			cmp.Compare(a.Tier, b.Tier), cmp.Compare(a.Class, b.Class),
+			cmp.Compare(a.Position, b.Position), cmp.Compare(a.Hash, b.Hash),
+		)
 	})
 	l := newLines(c)
 	defer l.w.Flush()

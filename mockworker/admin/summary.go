@@ -14,23 +14,26 @@ import (
 	"fleetdrill/mockworker/truth"
 )
 
-// summaryWait is how long the summary waits for the steps of all ranks to end. Samplers ask every 100 ms
-// and give up after two periods; a step that lasts longer is not waited for.
+// summaryWait is how long the summary waits for the engines of all ranks. They answer at once unless they
+// are kept from it, by a publisher that takes nothing or a step that clears the cache. Samplers ask every
+// 100 ms and give up after two periods.
 const summaryWait = 40 * time.Millisecond
 
-// view is what was last seen of a rank between two steps.
+// view is what was last seen of a rank.
 type view struct {
 	mu    sync.Mutex // guards everything below
 	asked <-chan struct{}
 	seen  glance
+	// blind says that the last look came within a step that clears the cache, and saw nothing.
+	blind bool
 }
 
-// glance is one look at a rank at a step boundary, at monoNs.
+// glance is one look at a rank at monoNs: what it held at the step boundary before.
 type glance struct {
-	monoNs                       int64
-	head                         truth.Head
-	load                         engine.Load
-	resident, unannounced, ghost int
+	monoNs int64
+	head   truth.Head
+	load   engine.Load
+	sets   []contract.TruthSet // the device's main one first
 }
 
 func (s *Server) truth(c *gin.Context) {
@@ -60,45 +63,61 @@ func (v *view) ask(r *Rank) {
 	if v.asked != nil {
 		return
 	}
-	if asked, ok := r.Loop.Leave(func(e engine.Core) { v.look(r, e) }); ok {
+	asked, ok := r.Loop.LeavePeek(func(e engine.Core, pending []engine.Event) { v.look(r, e, pending) })
+	if ok {
 		v.asked = asked
 	}
 }
 
-// look runs between two steps, everything announced so far being folded.
-func (v *view) look(r *Rank, e engine.Core) {
-	if r.Publisher != nil {
-		// On the loop goroutine, which alone publishes, so nothing can be queued behind this. It cannot
-		// fail: the publisher outlives the loop.
-		_ = r.Publisher.Flush(context.Background())
+// look runs with the engine standing still, everything announced so far being folded.
+func (v *view) look(r *Rank, e engine.Core, pending []engine.Event) {
+	h, ok := holdingOf(r.Fold, pending)
+	if !ok {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		v.asked, v.blind = nil, true
+		return
 	}
-	var hashes []uint64
-	e.Blocks(func(b engine.Block) bool {
-		hashes = append(hashes, b.Hash.EventInt())
-		return true
-	})
-	shared, head := r.Fold.Shared(hashes)
+	// On the loop goroutine, which alone publishes, so nothing can be queued behind this. It cannot fail: the
+	// publisher outlives the loop.
+	_ = flush(context.Background(), r)
+	load := e.Load()
+	if len(pending) > 0 {
+		load = r.Loop.Snapshot().Load
+	}
+	resident := h.hashes(e)
+	heads, shared, head := r.Fold.Shared(resident)
+	g := glance{monoNs: clock.MonoNs(), head: head, load: load}
+	for i, s := range heads {
+		g.sets = append(g.sets, contract.TruthSet{
+			Tier: s.Tier, Class: s.Class, Announced: s.Blocks, Ghost: s.Blocks - shared[i], Digest: contract.U64(s.Digest),
+			Unannounced: -shared[i],
+		})
+	}
+	for _, r := range resident {
+		for i := range g.sets {
+			if t := &g.sets[i]; t.Tier == r.Tier && t.Class == r.Class {
+				t.Resident = len(r.Hashes)
+				t.Unannounced += len(r.Hashes)
+			}
+		}
+	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.asked = nil
-	v.seen = glance{
-		monoNs: clock.MonoNs(), head: head, load: e.Load(),
-		resident: len(hashes), unannounced: len(hashes) - shared, ghost: head.Blocks - shared,
-	}
+	v.asked, v.seen, v.blind = nil, g, false
 }
 
 // row waits for the answer, until ctx ends. Without one it shows what is known anyway, which is everything
 // but the resident set.
 func (v *view) row(ctx context.Context, rank int, r *Rank) contract.TruthRank {
 	v.mu.Lock()
-	asked, seen := v.asked, v.seen
+	asked, seen, answered := v.asked, v.seen, v.asked == nil && !v.blind
 	v.mu.Unlock()
-	answered := asked == nil
-	if !answered {
+	if asked != nil {
 		select {
 		case <-asked:
 			v.mu.Lock()
-			answered, seen = true, v.seen
+			answered, seen = !v.blind, v.seen
 			v.mu.Unlock()
 		case <-ctx.Done():
 		}
@@ -106,12 +125,17 @@ func (v *view) row(ctx context.Context, rank int, r *Rank) contract.TruthRank {
 	if !answered {
 		seen.head, seen.load = r.Fold.Head(), r.Loop.Snapshot().Load
 	}
+	if len(seen.sets) == 0 { // never looked at
+		seen.sets = []contract.TruthSet{{Tier: truth.TierDevice, Class: truth.ClassMain}}
+	}
+	main := seen.sets[0]
 	return contract.TruthRank{
 		Rank: rank, Epoch: seen.head.Epoch, NextSeq: seen.head.Seq + 1,
-		ResidentMonoNs: seen.monoNs, ResidentBlocks: seen.resident, AnnouncedBlocks: seen.head.Blocks,
-		Unannounced: seen.unannounced, Ghost: seen.ghost, Digest: contract.U64(seen.head.Digest),
+		ResidentMonoNs: seen.monoNs, ResidentBlocks: main.Resident, AnnouncedBlocks: seen.head.Blocks,
+		Unannounced: main.Unannounced, Ghost: main.Ghost, Digest: contract.U64(seen.head.Digest),
 		Running: seen.load.Running, Waiting: seen.load.Waiting + r.Loop.Unread(),
 		WaitingUncachedTokens: seen.load.WaitingUncachedTokens,
 		KVUsage:               seen.load.KVUsage, Steps: seen.load.Steps, LastStepMonoNs: r.Loop.Snapshot().LastStepMonoNs,
+		Sets: seen.sets,
 	}
 }

@@ -112,6 +112,7 @@ func (e *Engine) take(q *request, hit *prefix) {
 		}
 		if q.report && !q.started && len(ids) > 0 {
 			e.announce(q, &e.groups[i], 0, len(ids), func(at int) bool { return ids[at] != nullBlock })
+			e.events[len(e.events)-1].Reused = true
 		}
 	}
 	if hit.host > 0 {

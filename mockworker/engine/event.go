@@ -47,6 +47,8 @@ type Event struct {
 	SpecWindow int
 	// Medium is the tier, "GPU" for the device.
 	Medium string
+	// Reused marks a store of blocks that were in the cache before and got no further copy.
+	Reused bool
 	// CacheSalt is the request's salt. vLLM's wires tell it in ExtraKeys, SGLang's here.
 	CacheSalt string
 	// Locality ("LOCAL", "REMOTE"), Ownership (a secondary tier's id) and SessionID are empty for the

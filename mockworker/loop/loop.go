@@ -79,6 +79,7 @@ type Loop struct {
 	open   atomic.Int64
 
 	out   outbox
+	peeks peeks
 	pause pause
 	lie   lens
 
@@ -127,7 +128,7 @@ func Start(o Options) (*Loop, error) {
 	}
 	l := &Loop{o: o, alarm: a, done: make(chan struct{}), posted: make(chan struct{}, 1), streams: map[string]*Stream{}}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
-	l.out.posted = make(chan struct{}, 1)
+	l.out.posted, l.peeks.came = make(chan struct{}, 1), make(chan struct{}, 1)
 	l.snapshot()
 	go l.run()
 	return l, nil
@@ -252,6 +253,7 @@ func (l *Loop) run() {
 		freeze := l.o.Faults.Frozen(clock.MonoNs(), l.o.Rank, maps.Keys(l.streams))
 		l.takeMail(freeze.Deaf)
 		l.readMail()
+		l.answerPeeks()
 		if freeze.On || l.pause.held.Load() {
 			l.snapshot() // a pause takes requests in, and they wait
 			if !l.waitFrozen(freeze.Until) {
@@ -267,9 +269,11 @@ func (l *Loop) run() {
 			l.waitForMail()
 			continue
 		}
+		l.peeks.pending = res.Events
 		if !l.sleepUntil(res.Until) {
 			return
 		}
+		l.peeks.pending = nil
 		l.finishStep(&res)
 	}
 }
@@ -345,6 +349,8 @@ func (l *Loop) sleepUntil(until int64) bool {
 		}
 		select {
 		case <-l.alarm.rung:
+		case <-l.peeks.came:
+			l.answerPeeks()
 		case <-l.ctx.Done():
 			return false
 		}

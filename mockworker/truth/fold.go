@@ -244,7 +244,7 @@ func (f *Fold) Shared(resident []Resident) (heads []SetHead, shared []int, at He
 			heads, shared = append(heads, SetHead{Tier: r.Tier, Class: r.Class}), append(shared, 0)
 			continue
 		}
-		for h := range r.Hashes {
+		for _, h := range r.Hashes {
 			if _, ok := f.sets.all[i].blocks[h]; ok {
 				shared[i]++
 			}
@@ -253,8 +253,18 @@ func (f *Fold) Shared(resident []Resident) (heads []SetHead, shared []int, at He
 	return heads, shared, f.head
 }
 
-// Resident is the hashes that an engine holds in one tier and class.
+// Resident is the distinct hashes that an engine holds in one tier and class.
 type Resident struct {
 	Tier, Class string
-	Hashes      map[uint64]struct{}
+	Hashes      []uint64
+	// Group is one of the groups that hold them, Several that there are others.
+	Group   int
+	Several bool
+}
+
+// ClassOfGroup is the class of a cache group as far as stores have told it.
+func (f *Fold) ClassOfGroup(group int) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.sets.classOf(int16(group))
 }

@@ -63,8 +63,8 @@ func TestSharedTellsSetsThatNobodyAnnounced(t *testing.T) {
 		t.Fatal(err)
 	}
 	heads, shared, at := f.Shared([]Resident{
-		{TierDevice, ClassMain, map[uint64]struct{}{11: {}, 12: {}}},
-		{TierHost, ClassMain, map[uint64]struct{}{10: {}}},
+		{Tier: TierDevice, Class: ClassMain, Hashes: []uint64{11, 12}},
+		{Tier: TierHost, Class: ClassMain, Hashes: []uint64{10}},
 	})
 	want := []SetHead{{TierDevice, ClassMain, 2, at.Digest}, {Tier: TierHost, Class: ClassMain}}
 	if diff := cmp.Diff(want, heads); diff != "" || shared[0] != 1 || shared[1] != 0 {
