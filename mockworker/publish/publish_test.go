@@ -108,7 +108,7 @@ type pair struct {
 
 func start(t *testing.T, change func(*Options)) *pair {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	t.Cleanup(cancel)
 	enc, err := wire.New("vllm-0.25", wire.Options{IntHashes: true})
 	if err != nil {
