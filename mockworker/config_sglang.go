@@ -2,11 +2,15 @@ package mockworker
 
 import (
 	"fmt"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
 
+	"fleetdrill/internal/contract"
+	"fleetdrill/mockworker/api"
 	"fleetdrill/mockworker/blockhash"
 	"fleetdrill/mockworker/engine"
 	"fleetdrill/mockworker/metrics"
@@ -113,4 +117,49 @@ func (p *plan) newMetrics() metrics.Family {
 		return metrics.NewSGLang(o, p.DataParallelSize)
 	}
 	return metrics.New(o)
+}
+
+// sglangAPI is the API port of an SGLang worker with these ranks, nil of another.
+func (p *plan) sglangAPI(ranks []contract.ReadyRank) *api.SGLang {
+	if !p.sglang {
+		return nil
+	}
+	return &api.SGLang{
+		CacheReport: p.EnableCacheReport,
+		Events:      p.sglangEvents(ranks),
+		ServerArgs: map[string]any{
+			"model_path": p.Model, "served_model_name": p.Model, "tokenizer_path": p.Model, "host": p.Host,
+			"page_size": p.engine.BlockSize, "max_total_num_tokens": (p.engine.NumBlocks - 1) * p.engine.BlockSize,
+			"context_length": p.MaxModelLen, "chunked_prefill_size": p.engine.MaxNumBatchedTokens,
+			"max_running_requests": p.engine.MaxNumSeqs, "dp_size": p.DataParallelSize, "tp_size": 1, "pp_size": 1,
+			"schedule_policy": "fcfs", "radix_eviction_policy": p.RadixEvictionPolicy, "disable_radix_cache": !p.EnablePrefixCaching,
+			"enable_metrics": true, "enable_cache_report": p.EnableCacheReport, "kv_events_config": p.KVEventsConfig,
+			"disaggregation_mode": "null", "speculative_algorithm": nil, "random_seed": p.Seed,
+		},
+	}
+}
+
+// sglangEvents says where a router finds the events: one host, and a port from which the ranks count up. What
+// cannot be said so is not said: streams that connect out, and free ports that are no run.
+func (p *plan) sglangEvents(ranks []contract.ReadyRank) *api.SGLangEvents {
+	ev := &api.SGLangEvents{Publisher: "zmq", Topic: p.events.Topic, BlockSize: p.engine.BlockSize, DPSize: len(ranks)}
+	for i, r := range ranks {
+		at, err := url.Parse(r.Events)
+		if err != nil || at.Scheme != "tcp" {
+			return nil
+		}
+		port, err := strconv.Atoi(at.Port())
+		switch {
+		case err != nil:
+			return nil
+		case i == 0:
+			ev.EndpointHost, ev.EndpointPortBase = at.Hostname(), port
+		case port != ev.EndpointPortBase+i:
+			return nil
+		}
+	}
+	if strings.HasPrefix(p.events.Endpoint, "tcp://*:") {
+		ev.EndpointHost = "*"
+	}
+	return ev
 }

@@ -70,7 +70,7 @@ func (w *worker) start(p *plan, i int) error {
 	handler := api.New(api.Options{
 		Model: p.Model, Version: engineVersion(p.Wire), BlockSize: p.engine.BlockSize, NumBlocks: p.engine.NumBlocks,
 		MaxModelLen: p.MaxModelLen, ChatMaxTokens: p.ChatMaxTokens, MaxBodyBytes: p.MaxBodyBytes,
-		PromptTokensDetails: p.EnablePromptTokensDetails, Ranks: loops, Metrics: set.Handler(), Log: w.log,
+		PromptTokensDetails: p.EnablePromptTokensDetails, Ranks: loops, Metrics: set.Handler(), SGLang: p.sglangAPI(w.ready.Ranks), Log: w.log,
 	})
 	control := admin.New(admin.Options{
 		Worker: w.ready.ID, Profile: p.profile, Wire: p.Wire, HashAlgo: p.HashAlgo, BlockSize: p.engine.BlockSize,

@@ -38,6 +38,8 @@ type Options struct {
 
 	// The others may be left out.
 
+	// SGLang makes it the port of an SGLang server; nil is vLLM's.
+	SGLang *SGLang
 	// APIKeys guard /v1; none leaves it open.
 	APIKeys []string
 	// DevMode opens the routes for developers: sleeping, resetting caches, server_info.
@@ -97,6 +99,10 @@ func New(o Options) http.Handler {
 	}
 	g.NoRoute(func(c *gin.Context) { sendDetail(c, http.StatusNotFound, "Not Found") })
 	g.NoMethod(func(c *gin.Context) { sendDetail(c, http.StatusMethodNotAllowed, "Method Not Allowed") })
+	if o.SGLang != nil {
+		s.sglangRoutes(g)
+		return g
+	}
 	s.routes(g)
 	if o.DevMode {
 		s.devRoutes(g)

@@ -76,6 +76,7 @@ func indexText(i int) []byte {
 
 func (w *writer) ended(i int) bool { return w.choices[i].ended }
 func (w *writer) allEnded() bool   { return w.open == 0 }
+func (w *writer) request() string  { return w.j.id }
 
 // chunks appends the tokens that came for a choice and, once all choices are done, how the stream ends.
 func (w *writer) chunks(b []byte, i int, ids []uint32, state loop.State) []byte {

@@ -20,7 +20,7 @@ func (s *Server) generate(c *gin.Context, f flavour) {
 	}
 	w := newWriter(s, j)
 	if j.stream {
-		s.stream(c, w)
+		s.stream(c, w, j.rank, j.reqs)
 		return
 	}
 	s.whole(c, w)
@@ -77,7 +77,7 @@ var (
 )
 
 // stream answers with server-sent events: one chunk per token, flushed when no further token waits.
-func (s *Server) stream(c *gin.Context, w *writer) {
+func (s *Server) stream(c *gin.Context, w formatter, rank int, reqs []engine.Request) {
 	o := newOutlet(s, c, w)
 	c.Writer.Header()["Content-Type"] = eventStream
 	c.Writer.WriteHeader(http.StatusOK)
@@ -86,9 +86,8 @@ func (s *Server) stream(c *gin.Context, w *writer) {
 	if err := o.rc.Flush(); err != nil {
 		return
 	}
-	rank := s.o.Ranks[w.j.rank]
-	for i, r := range w.j.reqs {
-		o.streams = append(o.streams, rank.SubmitTo(r, o, i))
+	for i, r := range reqs {
+		o.streams = append(o.streams, s.o.Ranks[rank].SubmitTo(r, o, i))
 	}
 	o.finish(o.run())
 }

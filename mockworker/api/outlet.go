@@ -29,7 +29,7 @@ type outlet struct {
 
 	mu     sync.Mutex // guards everything below
 	manual bool
-	w      *writer
+	w      formatter
 	ids    []uint32
 	// rest is what the socket did not take of a chunk.
 	rest []byte
@@ -46,7 +46,17 @@ type outlet struct {
 
 var _ loop.Sink = (*outlet)(nil)
 
-func newOutlet(s *Server, c *gin.Context, w *writer) *outlet {
+// formatter makes the chunks of one stream, in one API's shapes.
+type formatter interface {
+	// chunks appends the tokens that came for choice i and, once all choices are done, how the stream ends.
+	chunks(b []byte, i int, ids []uint32, state loop.State) []byte
+	ended(i int) bool
+	allEnded() bool
+	// request is its id, for the evidence of faults.
+	request() string
+}
+
+func newOutlet(s *Server, c *gin.Context, w formatter) *outlet {
 	o := &outlet{s: s, c: c, w: w, rc: http.NewResponseController(c.Writer), link: linkOf(c.Request), wake: make(chan struct{}, 1)}
 	o.cut = s.o.Faults.DrawCut(clock.MonoNs(), s.o.Seed)
 	o.manual = o.link == nil || o.cut != nil
@@ -194,7 +204,7 @@ func (o *outlet) trim(ids *[]uint32) ending {
 	if len(*ids) <= room {
 		return goesOn
 	}
-	if !o.s.o.Faults.Cut(clock.MonoNs(), o.cut, o.w.j.id) {
+	if !o.s.o.Faults.Cut(clock.MonoNs(), o.cut, o.w.request()) {
 		o.cut = nil // healed while the stream ran
 		return goesOn
 	}
