@@ -7,13 +7,23 @@ import (
 	"fleetdrill/internal/tokens"
 )
 
-// maxCopies caps the copies counted per (holder, hash). One engine mode announces a hit chain anew on
+// Tier is where a copy of a block is. A block that any tier has can be served, so tiers share a membership.
+type Tier uint8
+
+// The tiers that are indexed.
+const (
+	Device Tier = iota
+	Host
+	tiers
+)
+
+// maxCopies caps the copies counted per (holder, tier, hash). One engine mode announces a hit chain anew on
 // every hit without ever removing it, so an uncapped count would keep such blocks for ever.
 const maxCopies = 8
 
 // Residency counts physical copies above an Index. Engines store the same block more than once (a fully
-// cached prompt recomputes its last block into a second physical block of the same hash) and announce
-// one removal per copy, so a removal takes one copy and the membership ends with the last.
+// cached prompt recomputes its last block into a second physical block of the same hash, an offload keeps one
+// on the host) and announce one removal per copy, so a removal takes one copy and the membership ends with the last.
 //
 // It also keeps, per holder, the digest of its distinct hashes, which an engine keeps too. Safe for
 // concurrent use under the same rule as Index: the events of one holder come from one goroutine.
@@ -33,12 +43,15 @@ type Residency struct {
 type resident struct {
 	mu     sync.Mutex
 	digest uint64
-	// extra counts copies beyond the first; a hash with one copy has no entry, so that only the rare
-	// duplicate costs memory.
-	extra map[uint64]uint8
+	// copies of hashes that are not just once on the device, per tier. The usual case has no entry, so that
+	// only duplicates and host copies cost memory.
+	copies map[uint64]counts
 	// shed counts memberships given up to stay below the bound.
 	shed int64
 }
+
+// counts are the copies of one hash; never all zero. A held hash without an entry has one on the device.
+type counts [tiers]uint8
 
 // NewResidency counts copies above ix, which nobody else may change.
 func NewResidency(ix Index) *Residency {
@@ -50,20 +63,26 @@ func NewResidency(ix Index) *Residency {
 // Index is the index below, for lookups.
 func (r *Residency) Index() Index { return r.index }
 
-// Store is Index.Store, with one copy counted for every block that was held already. If that puts the index
-// above its bound, it gives up cold blocks of any holder before it returns; see Shed.
+// Store is StoreTier on the device.
 func (r *Residency) Store(h Holder, parent uint64, hasParent bool, hashes, contents []uint64) StoreResult {
+	return r.StoreTier(h, Device, parent, hasParent, hashes, contents)
+}
+
+// StoreTier is Index.Store of blocks in a tier, with one more copy counted there for every block that was held
+// already. If that puts the index above its bound, it gives up cold blocks of any holder before it returns: see
+// Shed.
+func (r *Residency) StoreTier(h Holder, tier Tier, parent uint64, hasParent bool, hashes, contents []uint64) StoreResult {
 	if h >= MaxHolders {
 		return r.index.Store(h, parent, hasParent, hashes, contents) // refused, and counted there
 	}
-	res := r.store(h, parent, hasParent, hashes, contents)
+	res := r.store(h, tier, parent, hasParent, hashes, contents)
 	if r.bounded != nil && r.bounded.Over() {
 		r.shed()
 	}
 	return res
 }
 
-func (r *Residency) store(h Holder, parent uint64, hasParent bool, hashes, contents []uint64) StoreResult {
+func (r *Residency) store(h Holder, tier Tier, parent uint64, hasParent bool, hashes, contents []uint64) StoreResult {
 	s := r.of(h)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,45 +95,92 @@ func (r *Residency) store(h Holder, parent uint64, hasParent bool, hashes, conte
 	}
 	for _, hash := range res.Known {
 		s.digest -= tokens.DigestTerm(hash)
-		if s.extra[hash]+1 < maxCopies {
-			s.extra[hash]++
+	}
+	if tier == Device {
+		for _, hash := range res.Known {
+			s.add(hash, Device, s.count(hash))
+		}
+		return res
+	}
+	known := len(res.Known)
+	for _, hash := range hashes {
+		// The index lists the known ones in the order of the store.
+		if had := len(res.Known) - known; known > 0 && res.Known[had] == hash {
+			known--
+			s.add(hash, tier, s.count(hash))
+		} else {
+			s.add(hash, tier, counts{})
 		}
 	}
 	return res
 }
 
-// Remove takes one copy of each hash. removed counts the memberships that ended with their last copy,
-// unknown the hashes that the holder did not have. It overwrites hashes: first those of ended memberships,
-// then the unknown ones, then nothing of meaning.
+// count is the copies of a held hash.
+func (s *resident) count(hash uint64) counts {
+	if c, ok := s.copies[hash]; ok {
+		return c
+	}
+	return counts{Device: 1}
+}
+
+// add counts one more copy than there were.
+func (s *resident) add(hash uint64, tier Tier, c counts) {
+	c[tier] = min(c[tier]+1, maxCopies)
+	s.copies[hash] = c
+}
+
+// Remove is RemoveTier on the device.
 func (r *Residency) Remove(h Holder, hashes []uint64) (removed, unknown int) {
+	return r.RemoveTier(h, Device, hashes)
+}
+
+// RemoveTier takes one copy of each hash out of a tier. removed counts the memberships that ended with their
+// last copy in any tier, unknown the hashes of which the holder had no copy there. It overwrites hashes: first
+// those of ended memberships, then the unknown ones, then nothing of meaning.
+func (r *Residency) RemoveTier(h Holder, tier Tier, hashes []uint64) (removed, unknown int) {
+	if h >= MaxHolders {
+		return r.index.Remove(h, hashes)
+	}
 	s := r.of(h)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	last := hashes
-	if len(s.extra) > 0 {
-		last = s.takeCopies(hashes)
+	last, absent := hashes, []uint64(nil)
+	if len(s.copies) > 0 || tier != Device {
+		last, absent = s.takeCopies(hashes, tier)
 	}
 	removed, unknown = r.index.Remove(h, last)
 	for _, hash := range last[:removed] {
 		s.digest -= tokens.DigestTerm(hash)
 	}
-	return removed, unknown
+	copy(hashes[removed+unknown:], absent)
+	return removed, unknown + len(absent)
 }
 
-// takeCopies takes one extra copy of each hash that has one and returns the others, in place.
-func (s *resident) takeCopies(hashes []uint64) []uint64 {
-	last := hashes[:0]
+// takeCopies takes one copy of each hash. It returns, in place, those whose membership ends with it, if there
+// is one, and those that had no copy in this tier although they may have one in another.
+func (s *resident) takeCopies(hashes []uint64, tier Tier) (last, absent []uint64) {
+	last = hashes[:0]
 	for _, hash := range hashes {
-		switch n := s.extra[hash]; n {
-		case 0:
+		c, counted := s.copies[hash]
+		switch {
+		case !counted && tier == Device:
 			last = append(last, hash)
-		case 1:
-			delete(s.extra, hash)
+			continue
+		case c[tier] == 0:
+			absent = append(absent, hash)
+			continue
+		}
+		switch c[tier]--; c {
+		case counts{}:
+			delete(s.copies, hash)
+			last = append(last, hash)
+		case counts{Device: 1}:
+			delete(s.copies, hash)
 		default:
-			s.extra[hash] = n - 1
+			s.copies[hash] = c
 		}
 	}
-	return last
+	return last, absent
 }
 
 // Clear ends every membership of h, whatever its copies.
@@ -124,7 +190,7 @@ func (r *Residency) Clear(h Holder) {
 	defer s.mu.Unlock()
 	r.index.Clear(h)
 	s.digest = 0
-	clear(s.extra)
+	clear(s.copies)
 }
 
 // Drop clears h and forgets it. No event of h may follow before the id is given to another holder.
@@ -193,7 +259,7 @@ func (r *Residency) take(cold Cold, h Holder) {
 	defer s.mu.Unlock()
 	for _, hash := range cold.Take(h) {
 		s.digest -= tokens.DigestTerm(hash)
-		delete(s.extra, hash)
+		delete(s.copies, hash)
 		s.shed++
 	}
 }
@@ -209,7 +275,7 @@ func (r *Residency) of(h Holder) *resident {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if s = r.holders[h]; s == nil {
-		s = &resident{extra: make(map[uint64]uint8)}
+		s = &resident{copies: make(map[uint64]counts)}
 		r.holders[h] = s
 	}
 	return s

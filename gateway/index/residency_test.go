@@ -45,3 +45,48 @@ func TestUnknownHolderHasNoDigest(t *testing.T) {
 		t.Fatalf("digest %x", d)
 	}
 }
+
+// A block is held while any tier has it, and a tier gives up only what it has.
+func TestTiers(t *testing.T) {
+	r := index.NewResidency(maptree.New())
+	chain, names := []uint64{10, 11}, []uint64{1, 2}
+	score := func() uint32 { return append(r.Index().Lookup(chain, nil), 0)[0] }
+	steps := []struct {
+		what             string
+		do               func() (int, int)
+		removed, unknown int
+		score            uint32
+	}{
+		{"both on the device", func() (int, int) { r.Store(0, 0, false, names, chain); return 0, 0 }, 0, 0, 2},
+		{"the host has none to give up", func() (int, int) { return r.RemoveTier(0, index.Host, []uint64{1, 2}) }, 0, 2, 2},
+		{"both offloaded", func() (int, int) { r.StoreTier(0, index.Host, 0, false, names, chain); return 0, 0 }, 0, 0, 2},
+		{"a demotion keeps what the host has", func() (int, int) { return r.Remove(0, []uint64{2}) }, 0, 0, 2},
+		{"the device has no more of it", func() (int, int) { return r.Remove(0, []uint64{2}) }, 0, 1, 2},
+		{"the host's goes, the device's stays", func() (int, int) { return r.RemoveTier(0, index.Host, []uint64{1}) }, 0, 0, 2},
+		{"the host's was the last", func() (int, int) { return r.RemoveTier(0, index.Host, []uint64{2}) }, 1, 0, 1},
+		{"new on the host alone", func() (int, int) { r.StoreTier(0, index.Host, 1, true, names[1:], chain[1:]); return 0, 0 }, 0, 0, 2},
+		{"which the device cannot give up", func() (int, int) { return r.Remove(0, []uint64{9, 2, 1}) }, 1, 2, 0},
+		{"nor can it twice", func() (int, int) { return r.RemoveTier(0, index.Host, []uint64{2, 2}) }, 1, 1, 0},
+	}
+	for _, s := range steps {
+		removed, unknown := s.do()
+		if removed != s.removed || unknown != s.unknown || score() != s.score {
+			t.Errorf("%s: %d removed, %d unknown, score %d; want %d, %d, %d", s.what, removed, unknown, score(), s.removed, s.unknown, s.score)
+		}
+	}
+	if r.Digest(0) != 0 || r.Index().Count(0) != 0 {
+		t.Errorf("digest %x, %d held in the end", r.Digest(0), r.Index().Count(0))
+	}
+}
+
+// The unknown hashes come behind the removed ones, whichever tier did not have them.
+func TestUnknownOnesComeSecond(t *testing.T) {
+	r := index.NewResidency(maptree.New())
+	r.Store(0, 0, false, []uint64{1, 2, 3}, []uint64{10, 11, 12})
+	r.StoreTier(0, index.Host, 3, true, []uint64{4}, []uint64{13})
+	hashes := []uint64{4, 9, 3, 2}
+	removed, unknown := r.Remove(0, hashes)
+	if removed != 2 || unknown != 2 || hashes[0]+hashes[1] != 5 || hashes[2]+hashes[3] != 13 {
+		t.Errorf("%d removed, %d unknown of %v", removed, unknown, hashes)
+	}
+}
