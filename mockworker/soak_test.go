@@ -16,13 +16,21 @@ import (
 	"time"
 
 	"fleetdrill/internal/contract"
+	"fleetdrill/internal/zsock"
+	"fleetdrill/mockworker/engine"
 )
 
 // soak is how long TestSoak goes on: `go test -race -run TestSoak ./mockworker -args -soak 10m`.
 var soak = flag.Duration("soak", 2*time.Second, "how long TestSoak goes on")
 
-// soakWires are the wires of the fleets that soak side by side.
-var soakWires = []string{"vllm-0.25", "sglang-map"}
+// soakFleets are the eight workers, three processes' worth, that soak side by side.
+var soakFleets = []func(*Config){
+	func(c *Config) { c.Count, c.Wire, c.HostBlocks, c.GRPCPort = 3, "vllm-0.25", 200, 0 },
+	func(c *Config) { c.Count, c.Wire = 3, "sglang-map" },
+	func(c *Config) {
+		c.Count, c.Wire, c.KVCacheGroups, c.SchedulingPolicy = 2, "vllm-0.32", "swa:128,full", engine.PolicyPriority
+	},
+}
 
 // TestSoak keeps eight workers busy with everything at once: requests of every kind, clients that hang up,
 // nonsense, faults, and looks from the admin port. At the end nothing may be left over: no request counted
@@ -32,11 +40,11 @@ func TestSoak(t *testing.T) {
 	defer cancel()
 	var all sync.WaitGroup
 	var fleets []*soaking
-	for i, wire := range soakWires {
+	for i, change := range soakFleets {
 		s := &soaking{seed: uint64(i)}
 		s.f = start(t, func(c *Config) {
-			c.Count, c.Wire = 8/len(soakWires), wire
 			c.NumGPUBlocksOverride, c.MaxModelLen, c.MaxNumSeqs = 400, 2000, 24
+			change(c)
 		})
 		s.served = make([]soakCount, len(s.f.ready.Workers))
 		s.begin(ctx, &all)
@@ -75,6 +83,29 @@ func (s *soaking) begin(ctx context.Context, all *sync.WaitGroup) {
 		}
 		all.Go(func() { s.breaker(ctx, i, rand.New(rand.NewPCG(s.seed, uint64(1000+i)))) })
 		all.Go(func() { s.looker(ctx, i) })
+		all.Go(func() { s.subscriber(ctx, i) })
+	}
+}
+
+// subscriber takes what is published, as a gateway would.
+func (s *soaking) subscriber(ctx context.Context, worker int) {
+	sub, err := zsock.DialSub(s.f.ready.Workers[worker].Ranks[0].Events, zsock.SubOptions{})
+	if err != nil {
+		s.fail("worker %d: subscribing: %v", worker, err)
+		return
+	}
+	messages := 0
+	for {
+		ev, err := sub.Recv(ctx)
+		if err != nil {
+			break // the soak is over
+		}
+		if ev.Kind == zsock.SubMessage {
+			messages++
+		}
+	}
+	if err := sub.Close(); err != nil || messages == 0 {
+		s.fail("worker %d: %d messages received, closing: %v", worker, messages, err)
 	}
 }
 
@@ -154,6 +185,11 @@ var soakFaults = []string{
 	`{"kind":"drop_batches","count":3,"replay":"lose"}`, `{"kind":"delay_publisher","by":"20ms","for":"60ms"}`,
 	`{"kind":"mute_publisher","for":"30ms"}`, `{"kind":"restart_publisher"}`, `{"kind":"restart_publisher","socket":"rebind","ahead":50}`,
 	`{"kind":"restart_publisher","cache":"empty"}`,
+	`{"kind":"duplicate","count":3}`, `{"kind":"reorder","count":3}`, `{"kind":"corrupt","count":3}`, `{"kind":"truncate","count":3}`,
+	`{"kind":"unknown_event","count":3}`, `{"kind":"unknown_field","count":3}`, `{"kind":"unknown_parent","count":3}`,
+	`{"kind":"masked_store","count":3}`, `{"kind":"mute_removals","for":"50ms"}`, `{"kind":"late_removals","by":"20ms","for":"80ms"}`,
+	`{"kind":"late_removals","steps":5,"for":"80ms"}`, `{"kind":"silent_clear"}`, `{"kind":"clear"}`, `{"kind":"slow","factor":3,"jitter":0.5,"for":"80ms"}`,
+	`{"kind":"replay_hang","for":"50ms"}`, `{"kind":"replay_empty","for":"50ms"}`, `{"kind":"replay_truncate","after":2,"for":"50ms"}`,
 }
 
 func (s *soaking) breaker(ctx context.Context, worker int, rng *rand.Rand) {
