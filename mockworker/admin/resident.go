@@ -167,6 +167,9 @@ func announcedRows(sets []truth.Set) (out []contract.TruthBlock) {
 				parent := contract.U64(e.Parent)
 				row.Parent = &parent
 			}
+			if s.Tier == truth.TierDevice && row.Group == truth.NoGroup {
+				row.Group = 0 // the wire tells no groups, so that there is one
+			}
 			out = append(out, row)
 		}
 	}
