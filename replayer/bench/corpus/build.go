@@ -203,14 +203,10 @@ func (b *builder) worker(worker uint32, rows []trace.Row) []uint64 {
 		events++
 	})
 	e.serve(jobs)
-	c.Resident += uint64(len(e.cached))
+	c.Resident += uint64(e.pool.Len())
 	c.Refused += e.refused
 	rescale(c.Ops[first:])
-	hashes := make([]uint64, 0, len(e.cached))
-	for hash := range e.cached {
-		hashes = append(hashes, hash)
-	}
-	return hashes
+	return slices.Collect(e.pool.Hashes())
 }
 
 // job is the request of a row.

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"fleetdrill/internal/tokens"
+	"fleetdrill/replayer/bench/lru"
 )
 
 // The offline engine serves the rows of one worker in virtual time. It schedules as vLLM does where that
@@ -19,9 +20,6 @@ const (
 	decodeNs  = 30_000
 )
 
-// none is no block.
-const none = int32(-1)
-
 // job is one request.
 type job struct {
 	arrival int64
@@ -34,14 +32,6 @@ type job struct {
 	// blocks are the pool's blocks that it holds, one per hash of chain.
 	blocks []int32
 	number uint64
-}
-
-// block is one block of the pool: free, held by jobs (refs > 0), or cached and in the list of those that
-// may be evicted.
-type block struct {
-	hash       uint64
-	prev, next int32
-	refs       int32
 }
 
 // event is what a pass announces.
@@ -59,14 +49,7 @@ type offline struct {
 	blockSize, speedUp int
 	emit               func(event)
 
-	pool   []block
-	free   []int32
-	cached map[uint64]int32
-	// oldest and newest bound the list of blocks nobody holds, oldest first. A chain's blocks enter it from
-	// the last to the first, and whoever uses a block uses those in front of it too, so the oldest is
-	// always a leaf.
-	oldest, newest int32
-	idle           int
+	pool *lru.Pool
 
 	now              int64 // when the pass under way ends
 	waiting, running []*job
@@ -77,12 +60,7 @@ type offline struct {
 }
 
 func newOffline(blocks, blockSize, speedUp int, emit func(event)) *offline {
-	e := &offline{blockSize: blockSize, speedUp: speedUp, emit: emit, pool: make([]block, blocks),
-		cached: make(map[uint64]int32, blocks), oldest: none, newest: none}
-	for i := range e.pool {
-		e.free = append(e.free, int32(len(e.pool)-1-i))
-	}
-	return e
+	return &offline{blockSize: blockSize, speedUp: speedUp, emit: emit, pool: lru.New(blocks)}
 }
 
 // serve runs all jobs, which are sorted by arrival, to their ends.
@@ -135,13 +113,13 @@ func (e *offline) announce() {
 func (e *offline) admit() (prefill int) {
 	for len(e.waiting) > 0 {
 		j := e.waiting[0]
-		if len(j.chain) > len(e.pool) {
+		if len(j.chain) > e.pool.Size() {
 			e.refused++
 			e.waiting = e.waiting[1:]
 			continue
 		}
-		hit, idle := e.match(j)
-		if len(j.chain)-hit > len(e.free)+e.idle-idle {
+		hit, idle := e.pool.Match(j.chain)
+		if len(j.chain)-hit > e.pool.Room()-idle {
 			return prefill
 		}
 		e.waiting = e.waiting[1:]
@@ -152,27 +130,10 @@ func (e *offline) admit() (prefill int) {
 	return prefill
 }
 
-// match is the number of leading blocks that are cached, and how many of those nobody holds.
-func (e *offline) match(j *job) (hit, idle int) {
-	for _, hash := range j.chain {
-		id, ok := e.cached[hash]
-		if !ok {
-			break
-		}
-		if e.pool[id].refs == 0 {
-			idle++
-		}
-		hit++
-	}
-	return hit, idle
-}
-
 // take gives a job its cached blocks and new ones for the rest.
 func (e *offline) take(j *job, hit int) {
 	for _, hash := range j.chain[:hit] {
-		id := e.cached[hash]
-		e.hold(id)
-		j.blocks = append(j.blocks, id)
+		j.blocks = append(j.blocks, e.pool.Hold(hash))
 	}
 	for _, hash := range j.chain[hit:] {
 		j.blocks = append(j.blocks, e.fill(hash))
@@ -197,7 +158,7 @@ func (e *offline) grow(j *job) {
 	parent := j.chain[len(j.chain)-1]
 	content := answerContent(j.number, len(j.chain)-j.prompt)
 	j.chain, j.contents = append(j.chain, tokens.PrefixNext(parent, content)), append(j.contents, content)
-	for len(e.free) == 0 && e.idle == 0 {
+	for e.pool.Room() == 0 {
 		// The blocks it gives up may be evicted in this pass, in which they may have been stored.
 		e.announce()
 		last := e.running[len(e.running)-1]
@@ -225,68 +186,17 @@ func (e *offline) finish() {
 	e.running = kept
 }
 
-// release gives the blocks of a job back, the last first.
+// release gives the blocks of a job back.
 func (e *offline) release(j *job) {
-	for i := len(j.blocks) - 1; i >= 0; i-- {
-		id := j.blocks[i]
-		if b := &e.pool[id]; b.refs > 1 {
-			b.refs--
-		} else {
-			b.refs = 0
-			e.push(id)
-		}
-	}
+	e.pool.Release(j.blocks)
 	j.blocks = nil
 }
 
-// fill takes a block for a new hash, evicting the oldest idle one if none is free.
+// fill takes a block for a new hash and notes what that evicted.
 func (e *offline) fill(hash uint64) int32 {
-	var id int32
-	if n := len(e.free); n > 0 {
-		id, e.free = e.free[n-1], e.free[:n-1]
-	} else {
-		id = e.oldest
-		e.unlink(id)
-		delete(e.cached, e.pool[id].hash)
-		e.removed = append(e.removed, e.pool[id].hash)
+	id, gone, evicted := e.pool.Fill(hash)
+	if evicted {
+		e.removed = append(e.removed, gone)
 	}
-	e.pool[id] = block{hash: hash, refs: 1, prev: none, next: none}
-	e.cached[hash] = id
 	return id
-}
-
-// hold takes a cached block.
-func (e *offline) hold(id int32) {
-	if e.pool[id].refs == 0 {
-		e.unlink(id)
-	}
-	e.pool[id].refs++
-}
-
-// push puts a block at the newest end of the idle list.
-func (e *offline) push(id int32) {
-	b := &e.pool[id]
-	b.prev, b.next = e.newest, none
-	if e.newest == none {
-		e.oldest = id
-	} else {
-		e.pool[e.newest].next = id
-	}
-	e.newest = id
-	e.idle++
-}
-
-func (e *offline) unlink(id int32) {
-	b := &e.pool[id]
-	if b.prev == none {
-		e.oldest = b.next
-	} else {
-		e.pool[b.prev].next = b.next
-	}
-	if b.next == none {
-		e.newest = b.prev
-	} else {
-		e.pool[b.next].prev = b.prev
-	}
-	e.idle--
 }

@@ -102,6 +102,12 @@ type Foreign struct {
 // noteworthy is the share of a core above which a foreign process is named.
 const noteworthy = 0.05
 
+// Watch begins to watch the machine; the function it returns says what others did since.
+func Watch() func() Foreign {
+	before := look()
+	return func() Foreign { return look().since(before) }
+}
+
 // since is what others did between two looks.
 func (u usage) since(before usage) Foreign {
 	passed := u.at.Sub(before.at).Seconds()

@@ -97,7 +97,7 @@ func Replay(c *corpus.Corpus, s Spec) (*Result, error) {
 	// processor from a busy goroutine every 10 ms only.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(max(runtime.NumCPU(), s.Lanes+1)))
 	r := newRun(c, p, s)
-	before := settledHeap()
+	before := SettledHeap()
 	if r.index, err = Make(s.Index); err != nil {
 		return nil, err
 	}
@@ -160,8 +160,8 @@ func newRun(c *corpus.Corpus, p *schedule, s Spec) *run {
 	return r
 }
 
-// settledHeap is the live heap, in bytes.
-func settledHeap() uint64 {
+// SettledHeap is the live heap after a collection, in bytes.
+func SettledHeap() uint64 {
 	runtime.GC()
 	runtime.GC() // what finalizers held goes with the second
 	var m runtime.MemStats
@@ -182,9 +182,7 @@ func (r *run) warm() {
 
 // measured runs the trial.
 func (r *run) measured() *Result {
-	var gcBefore, gcAfter debug.GCStats
-	debug.ReadGCStats(&gcBefore)
-	cpuBefore := look()
+	gc, foreign := WatchGC(), Watch()
 	r.start = time.Now().Add(startAhead)
 	giveUp := time.AfterFunc(startAhead+time.Duration(r.plan.windowNs+r.spec.PatienceNs), func() { r.stop.Store(true) })
 	defer giveUp.Stop()
@@ -196,12 +194,21 @@ func (r *run) measured() *Result {
 	issuer.Go(r.issue) // not here: the caller's stack has grown, and a lookup needs some
 	issuer.Wait()
 	lanes.Wait()
-	cpuAfter := look()
-	debug.ReadGCStats(&gcAfter)
+	others, cycles := foreign(), gc()
 	res := r.result()
-	res.GC = collections(&gcBefore, &gcAfter)
-	res.Foreign = cpuAfter.since(cpuBefore)
+	res.Foreign, res.GC = others, cycles
 	return res
+}
+
+// WatchGC begins to watch the garbage collector; the function it returns says what happened since.
+func WatchGC() func() GC {
+	var before debug.GCStats
+	debug.ReadGCStats(&before)
+	return func() GC {
+		var after debug.GCStats
+		debug.ReadGCStats(&after)
+		return collections(&before, &after)
+	}
 }
 
 // collections is what the garbage collector did between two readings.
@@ -338,7 +345,7 @@ func (r *run) remember(res *Result, before uint64) {
 	if a, ok := r.index.(index.Accountant); ok {
 		res.SlabBytes = a.Usage().Bytes
 	}
-	res.HeapBytes = int64(settledHeap()) - int64(before)
+	res.HeapBytes = int64(SettledHeap()) - int64(before)
 	runtime.KeepAlive(r.index)
 	if res.Memberships > 0 {
 		res.BytesPerMembership = float64(res.HeapBytes) / float64(res.Memberships)
