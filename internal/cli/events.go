@@ -32,19 +32,23 @@ func eventsTailCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "tail URL",
 		Short: "Show an engine's KV events, with gaps, restarts, layout and hash algorithm",
-		Long: `Subscribes to the ZMQ event stream of any engine, real or mock, and prints one line per batch: number,
+		Long: `Subscribes to the event stream of any engine, real or mock, over ZMQ (tcp://HOST:PORT, ipc://PATH) or gRPC
+(grpc://HOST:PORT, SubscribeKvEvents of vLLM, SGLang and others), and prints one line per batch: number,
 source, the engine's time of day (UTC), layout (form of the events and elements of the batch), rank, and
 per kind the blocks, the events and the first hashes. What else it sees stands behind two dashes: gaps,
 duplicates, restarts, lost connections, a layout or hash algorithm that shows for the first time.
 
 With --replay, batches from before the subscription and those of gaps are fetched and shown where they
-belong. Ends at ctrl-C or after --count batches; exit 0. A publisher that never answers: exit 5.
+belong; a gRPC port is its own replay. Ends at ctrl-C or after --count batches; exit 0. A publisher that never answers: exit 5.
 
 The hash algorithm is found by recomputing stores that begin a chain: sha256, sha256_cbor, xxhash and
 xxhash_cbor with the seeds vllm-none-hash, 0 and those of --hash-seed, and SGLang's. An engine that drew a
-random seed stays unknown.`,
+random seed stays unknown.
+
+A capture holds the messages as they came, with both clocks; docs/events.md has its format.`,
 		Example: `  fleetdrill events tail tcp://127.0.0.1:5557 --replay tcp://127.0.0.1:5558
-  fleetdrill events tail tcp://10.0.0.7:5557 --count 100 --record capture.jsonl --json`,
+  fleetdrill events tail tcp://10.0.0.7:5557 --count 100 --record capture.jsonl --json
+  fleetdrill events tail grpc://127.0.0.1:9000 --replay grpc://127.0.0.1:9000`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := f.check(args); err != nil {
@@ -56,7 +60,8 @@ random seed stays unknown.`,
 		},
 	}
 	fs := c.Flags()
-	fs.StringVar(&f.Replay, "replay", "", "replay endpoint, as tcp://127.0.0.1:5558")
+	fs.StringVar(&f.Replay, "replay", "", "replay endpoint, as tcp://127.0.0.1:5558; of a grpc:// stream the same URL")
+	fs.Uint64Var(&f.From, "from", 0, "resume a grpc:// stream behind that batch; 0 = what the engine begins with")
 	fs.StringVar(&f.Topic, "topic", "", "only topics that begin so")
 	fs.IntVar(&f.Count, "count", 0, "end after so many batches; 0 = at ctrl-C")
 	fs.DurationVar(&f.Wait, "wait", 5*time.Second, "how long the publisher may take to answer; 0 = for ever")
@@ -78,6 +83,15 @@ func (f *tailFlags) check(args []string) error {
 		if err := tail.CheckEndpoint(f.Replay); err != nil {
 			return fmt.Errorf("--replay: %w", err)
 		}
+	}
+	if f.Replay != "" && tail.OverGRPC(f.Replay) != tail.OverGRPC(f.Events) {
+		return fmt.Errorf("--replay %s is another transport than %s: gRPC is its own replay, --replay %s", f.Replay, f.Events, f.Events)
+	}
+	if f.From > 0 && !tail.OverGRPC(f.Events) {
+		return errors.New("--from is for grpc:// streams: over ZMQ --replay fetches what was sent before")
+	}
+	if f.Topic != "" && tail.OverGRPC(f.Events) {
+		return errors.New("--topic is for ZMQ streams: gRPC has no topics")
 	}
 	if f.Count < 0 {
 		return fmt.Errorf("--count is %d, must not be negative", f.Count)

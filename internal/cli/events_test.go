@@ -29,10 +29,11 @@ func runEvents(args ...string) (stdout, stderr string, code int) {
 }
 
 // mockEngine runs a mock engine that publishes two batches; the last one may still be on its way.
-func mockEngine(t *testing.T, wireName, algo string) contract.ReadyRank {
+func mockEngine(t *testing.T, wireName, algo string) contract.ReadyWorker {
 	t.Helper()
 	var c mockworker.Config
 	mockworker.AddFlags(pflag.NewFlagSet("worker", pflag.ContinueOnError), &c)
+	c.GRPCPort = 0
 	c.Port, c.Wire, c.HashAlgo, c.HashSeed = 0, wireName, algo, "0"
 	c.KVEventsConfig = `{"enable_kv_cache_events": true, "endpoint": "tcp://*:0", "replay_endpoint": "tcp://*:0"}`
 	c.ReadyFile = filepath.Join(t.TempDir(), "ready.json")
@@ -73,7 +74,7 @@ func mockEngine(t *testing.T, wireName, algo string) contract.ReadyRank {
 			t.Fatalf("%s: status %d", wireName, resp.StatusCode)
 		}
 	}
-	return ready.Workers[0].Ranks[0]
+	return ready.Workers[0]
 }
 
 // TestTailKnowsEveryWire tails a mock engine of every wire profile and checks what it recognises.
@@ -93,7 +94,8 @@ func TestTailKnowsEveryWire(t *testing.T) {
 	for i, name := range wire.Names() {
 		t.Run(name, func(t *testing.T) {
 			algo := algos[i%len(algos)]
-			rank := mockEngine(t, name, algo)
+			worker := mockEngine(t, name, algo)
+			rank := worker.Ranks[0]
 			hashes, replies := algo+" with seed 0", "no topic"
 			if wire.IsSGLang(name) {
 				hashes = "SGLang"
@@ -128,7 +130,35 @@ func TestTailKnowsEveryWire(t *testing.T) {
 				t.Errorf("replay %q, want %q in it", got, replies)
 			}
 			checkCapture(t, capture, rank)
+			checkGRPC(t, worker.GRPC, hashes)
 		})
+	}
+}
+
+// checkGRPC tails the same engine over gRPC: the same batches, numbered from 1, and the same hashes.
+func checkGRPC(t *testing.T, port, hashes string) {
+	t.Helper()
+	out, errOut, code := runEvents("tail", "grpc://"+port, "--count", "2", "--json")
+	if code != exitPass || errOut != "" {
+		t.Fatalf("gRPC: exit %d, %s", code, errOut)
+	}
+	var last uint64
+	for line := range strings.Lines(out) {
+		var l tail.Line
+		if err := json.Unmarshal([]byte(line), &l); err != nil {
+			t.Fatal(err)
+		}
+		switch {
+		case l.Kind == tail.KindBatch && (*l.Seq != last+1 || l.Batch.Layout != "grpc" || last == 1 && l.Batch.Stored.Blocks != 3):
+			t.Errorf("gRPC batch %d behind %d: %+v", *l.Seq, last, l.Batch)
+		case l.Kind == tail.KindBatch:
+			last = *l.Seq
+		case l.Kind == tail.KindSummary && (l.Sum.Live != 2 || l.Sum.Hashes != hashes):
+			t.Errorf("gRPC summary %+v", l.Sum)
+		}
+	}
+	if last != 2 {
+		t.Errorf("gRPC: last batch %d of 2", last)
 	}
 }
 
@@ -188,7 +218,12 @@ func TestTailMistakes(t *testing.T) {
 	}{
 		{nil, exitUsage, "wants one URL, as tcp://127.0.0.1:5557, got 0 arguments"},
 		{[]string{"127.0.0.1:5557"}, exitUsage, "has no scheme: want tcp://HOST:PORT"},
-		{[]string{"grpc://127.0.0.1:5557"}, exitUsage, "grpc is no transport of KV events here"},
+		{[]string{"udp://127.0.0.1:5557"}, exitUsage, "udp is no transport of KV events here"},
+		{[]string{"grpc://127.0.0.1"}, exitUsage, "want grpc://HOST:PORT"},
+		{[]string{"grpc://127.0.0.1:1", "--replay", gone}, exitUsage, "--replay grpc://127.0.0.1:1"},
+		{[]string{"grpc://127.0.0.1:1", "--topic", "kv"}, exitUsage, "gRPC has no topics"},
+		{[]string{gone, "--from", "3"}, exitUsage, "--from is for grpc:// streams"},
+		{[]string{"grpc://" + silent[len("tcp://"):], "--wait", "200ms"}, exitHarness, "nobody answers within 200ms"},
 		{[]string{"tcp://*:5557"}, exitUsage, "is where an engine binds: name its host, as in tcp://127.0.0.1:5557"},
 		{[]string{"tcp://127.0.0.1"}, exitUsage, "want tcp://HOST:PORT"},
 		{[]string{gone, "--replay", "5558"}, exitUsage, "--replay: endpoint"},

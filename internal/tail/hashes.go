@@ -107,7 +107,7 @@ func (d *detector) sentence() string {
 		for i, a := range d.algorithms {
 			names[i] = a.Name
 		}
-		return "unknown: none of " + strings.Join(names, ", ") + " gives them"
+		return "unknown: none of " + strings.Join(names, ", ") + " gives them; the seed is random, or one to name with --hash-seed"
 	}
 	return d.found
 }

@@ -31,10 +31,15 @@ type layout struct {
 	stored                bool // there is a BlockStored map
 	// signed and binary are forms of hashes beside unsigned integers.
 	signed, binary bool
+	// message is what messages over gRPC show.
+	message messageLayout
 }
 
 // short is the layout in a word: the events' form and the batch's length, as in "map/3".
 func (l layout) short() string {
+	if l.batch == formMessage {
+		return formMessage
+	}
 	events := l.events
 	if events == "" {
 		events = "empty"
@@ -47,6 +52,9 @@ func (l layout) short() string {
 
 // sentence tells the layout and whose it is like.
 func (l layout) sentence() string {
+	if l.batch == formMessage {
+		return l.message.sentence()
+	}
 	batch := fmt.Sprintf("batches of %d elements", l.elements)
 	if l.batch == formMap {
 		batch = "batches that are maps"
@@ -99,6 +107,7 @@ func (l layout) merge(b layout) (layout, bool) {
 	if b.events == "" && b.batch == l.batch && b.elements == l.elements {
 		return l, false
 	}
+	b.message = b.message.with(l.message)
 	if l.events == b.events && l.batch == b.batch && l.elements == b.elements {
 		if b.store == 0 {
 			b.store = l.store

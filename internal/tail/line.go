@@ -28,8 +28,18 @@ const (
 	KindReplay     Kind = "replay"     // an answer of the replay socket ended
 	KindMalformed  Kind = "malformed"  // frames that are no message
 	KindUnreadable Kind = "unreadable" // a payload that is no batch; its number counts
+	KindLoad       Kind = "load"       // a load record without a batch, over gRPC only
 	KindSummary    Kind = "summary"
 )
+
+// ofOneRank says whether a kind tells of one rank's numbers.
+func (k Kind) ofOneRank() bool {
+	switch k {
+	case KindGap, KindRefilled, KindLost, KindLate, KindDuplicate, KindRestart, KindUnreadable:
+		return true
+	}
+	return false
+}
 
 // Line is one thing that was seen. What a kind does not have is left out.
 type Line struct {
@@ -38,6 +48,8 @@ type Line struct {
 	Seq    *uint64 `json:"seq,omitempty"`
 	From   *uint64 `json:"from,omitempty"`
 	To     *uint64 `json:"to,omitempty"`
+	// Rank is told when several ranks share the stream; a batch has its own.
+	Rank *int `json:"rank,omitempty"`
 	// Count is a number of batches.
 	Count *uint64 `json:"count,omitempty"`
 	// Text says it in words.
@@ -141,6 +153,9 @@ func describe(b *events.Batch, source, layout string, bytes int) *Batch {
 
 // String is the line for people: a batch by its number, everything else behind two dashes.
 func (l Line) String() string {
+	if l.Kind != KindBatch && l.Rank != nil {
+		return fmt.Sprintf("-- %s: rank %d: %s", l.Kind, *l.Rank, l.Text)
+	}
 	if l.Kind != KindBatch {
 		return "-- " + string(l.Kind) + ": " + l.Text
 	}

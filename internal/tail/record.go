@@ -19,14 +19,17 @@ type Record struct {
 	MonoNs int64  `json:"mono_ns"`
 	Wall   string `json:"wall"`
 	// Frames of a message as they came, in hex: topic, number, payload; of a replay answer an empty frame
-	// first, and with old engines no topic. The end marker of an answer is recorded too.
+	// first, and with old engines no topic. The end marker of an answer is recorded too. Over gRPC a message
+	// is one frame, the bytes of a KvEventBatch.
 	Frames []string `json:"frames,omitempty"`
 
 	// Of the head only.
-	Version int    `json:"version,omitempty"`
-	Events  string `json:"events,omitempty"`
-	Replay  string `json:"replay,omitempty"`
-	Topic   string `json:"topic,omitempty"`
+	Version int `json:"version,omitempty"`
+	// Transport is zmq or grpc; a capture without one is of ZMQ.
+	Transport string `json:"transport,omitempty"`
+	Events    string `json:"events,omitempty"`
+	Replay    string `json:"replay,omitempty"`
+	Topic     string `json:"topic,omitempty"`
 }
 
 // recorder writes a capture; nil writes nothing. The first error sticks and ends the tail.
@@ -40,7 +43,7 @@ func newRecorder(o Options) *recorder {
 		return nil
 	}
 	r := &recorder{w: o.Record}
-	r.write(Record{Kind: "capture", MonoNs: clock.MonoNs(), Version: CaptureVersion, Events: o.Events, Replay: o.Replay, Topic: o.Topic})
+	r.write(Record{Kind: "capture", MonoNs: clock.MonoNs(), Version: CaptureVersion, Transport: transportOf(o.Events), Events: o.Events, Replay: o.Replay, Topic: o.Topic})
 	return r
 }
 

@@ -17,9 +17,12 @@ import (
 
 // Options say what to follow.
 type Options struct {
-	// Events and Replay are ZMQ endpoints, tcp://host:port or ipc://path; Replay may be empty.
+	// Events and Replay are ZMQ endpoints, tcp://host:port or ipc://path, or both a gRPC port,
+	// grpc://host:port, which serves either; Replay may be empty.
 	Events, Replay string
-	// Topic is the prefix of topics to subscribe to.
+	// From resumes a gRPC subscription behind that batch; 0 leaves the beginning to the engine.
+	From uint64
+	// Topic is the prefix of topics to subscribe to, over ZMQ.
 	Topic string
 	// Count ends after that many batches; 0 never does.
 	Count int
@@ -34,23 +37,36 @@ type Options struct {
 // replayTimeout bounds the silence of a replay socket: an idle vLLM looks at it every 100 ms.
 const replayTimeout = 3 * time.Second
 
+// schemeGRPC begins the endpoint of a gRPC port.
+const schemeGRPC = "grpc://"
+
+// OverGRPC says whether an endpoint is a gRPC port.
+func OverGRPC(endpoint string) bool { return strings.HasPrefix(endpoint, schemeGRPC) }
+
+func transportOf(endpoint string) string {
+	if OverGRPC(endpoint) {
+		return "grpc"
+	}
+	return "zmq"
+}
+
 // CheckEndpoint says what is wrong with an endpoint that a subscriber is to dial; nil when nothing is.
 func CheckEndpoint(endpoint string) error {
 	scheme, rest, ok := strings.Cut(endpoint, "://")
 	switch {
 	case !ok:
-		return fmt.Errorf("endpoint %q has no scheme: want tcp://HOST:PORT or ipc://PATH", endpoint)
+		return fmt.Errorf("endpoint %q has no scheme: want tcp://HOST:PORT, ipc://PATH or grpc://HOST:PORT", endpoint)
 	case scheme == "ipc" && rest != "":
 		return nil
-	case scheme != "tcp":
-		return fmt.Errorf("endpoint %q: %s is no transport of KV events here, want tcp://HOST:PORT or ipc://PATH", endpoint, scheme)
+	case scheme != "tcp" && scheme != "grpc":
+		return fmt.Errorf("endpoint %q: %s is no transport of KV events here, want tcp://HOST:PORT, ipc://PATH or grpc://HOST:PORT", endpoint, scheme)
 	}
 	host, port, err := net.SplitHostPort(rest)
 	switch {
 	case err != nil || port == "":
-		return fmt.Errorf("endpoint %q: want tcp://HOST:PORT", endpoint)
+		return fmt.Errorf("endpoint %q: want %s://HOST:PORT", endpoint, scheme)
 	case host == "*" || host == "":
-		return fmt.Errorf("endpoint %q is where an engine binds: name its host, as in tcp://127.0.0.1:%s", endpoint, port)
+		return fmt.Errorf("endpoint %q is where an engine binds: name its host, as in %s://127.0.0.1:%s", endpoint, scheme, port)
 	}
 	return nil
 }
@@ -58,6 +74,9 @@ func CheckEndpoint(endpoint string) error {
 // Run follows until ctx ends, which is no error, or Count batches are out. It fails when the publisher
 // does not answer within Wait, and when the capture cannot be written.
 func Run(ctx context.Context, o Options, emit func(Line)) (err error) {
+	if OverGRPC(o.Events) {
+		return runGRPC(ctx, o, emit)
+	}
 	sub, err := zsock.DialSub(o.Events, zsock.SubOptions{Topic: o.Topic})
 	if err != nil {
 		return fmt.Errorf("subscribing to %s: %w", o.Events, err)

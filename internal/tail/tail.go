@@ -18,11 +18,17 @@ type Replay func(from uint64, take func(now int64, seq uint64, payload []byte) b
 type tailer struct {
 	emit   func(Line)
 	replay Replay // nil without a replay endpoint
+	// past says that the replay is asked for what came before the first message of a publisher. Over gRPC
+	// the subscription itself brings it.
+	past bool
+	// read reads a payload.
+	read func(payload []byte, b *events.Batch) (layout, error)
 	// left is how many batch lines are wanted, 0 for all of them; done says that they are out.
 	left int
 	done bool
 
 	cursor   cursor
+	ranks    ranks
 	batch    events.Batch
 	layout   layout
 	detector detector
@@ -32,14 +38,14 @@ type tailer struct {
 }
 
 func newTailer(o Options, replay Replay, emit func(Line)) *tailer {
-	return &tailer{emit: emit, replay: replay, left: o.Count, detector: detector{algorithms: o.Algorithms}}
+	return &tailer{emit: emit, replay: replay, past: true, read: readPayload, left: o.Count, detector: detector{algorithms: o.Algorithms}}
 }
 
 // up says that messages will arrive from here on. With a replay, what was sent before is asked for: from
 // the last batch on, because one that both sides have shows whether the publisher is still the same.
 func (t *tailer) up(now int64, endpoint string) {
 	t.say(now, KindConnected, endpoint)
-	if t.replay == nil {
+	if t.replay == nil || !t.past {
 		return
 	}
 	if !t.cursor.placed {
@@ -152,7 +158,7 @@ func span(from, last uint64) string {
 
 // refill fetches what a publisher sent before the first message that was heard of it.
 func (t *tailer) refill(now int64, from, to uint64) {
-	if t.replay != nil && to > from {
+	if t.replay != nil && t.past && to > from {
 		t.ask(now, from, to)
 	}
 }
@@ -235,20 +241,20 @@ func (t *tailer) take(now int64, seq, hash uint64, payload []byte, source string
 	} else {
 		t.sum.Replayed++
 	}
-	if err := t.batch.Decode(payload); err != nil {
+	l, err := t.read(payload, &t.batch)
+	if err != nil {
 		t.sum.Unreadable++
 		t.line(now, KindUnreadable, Line{Seq: &seq, Text: fmt.Sprintf("batch %d, %d bytes: %v", seq, len(payload), err)})
 	} else {
-		t.show(now, seq, payload, source)
+		t.show(now, seq, payload, l, source)
 	}
 	if t.left--; t.left == 0 {
 		t.done = true
 	}
 }
 
-func (t *tailer) show(now int64, seq uint64, payload []byte, source string) {
+func (t *tailer) show(now int64, seq uint64, payload []byte, l layout, source string) {
 	t.sum.Events += uint64(len(t.batch.Events))
-	l := sniff(payload)
 	merged, news := t.layout.merge(l)
 	if t.layout = merged; news && merged.events != "" {
 		t.say(now, KindLayout, merged.sentence())
@@ -257,6 +263,14 @@ func (t *tailer) show(now int64, seq uint64, payload []byte, source string) {
 	if t.detector.look(&t.batch) {
 		t.say(now, KindHashes, t.detector.sentence())
 	}
+}
+
+// readPayload reads the msgpack of a ZMQ message.
+func readPayload(payload []byte, b *events.Batch) (layout, error) {
+	if err := b.Decode(payload); err != nil {
+		return layout{}, err
+	}
+	return sniff(payload), nil
 }
 
 // end tells the sum of it all.
@@ -273,5 +287,9 @@ func (t *tailer) say(now int64, k Kind, text string) { t.line(now, k, Line{Text:
 
 func (t *tailer) line(now int64, k Kind, l Line) {
 	l.Kind, l.MonoNs = k, now
+	if k.ofOneRank() && t.ranks.several() {
+		rank := t.ranks.at
+		l.Rank = &rank
+	}
 	t.emit(l)
 }
