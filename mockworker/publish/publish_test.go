@@ -275,6 +275,23 @@ func TestReplayIsTheLiveBytes(t *testing.T) {
 	}
 }
 
+// Sockets in the file system carry the same frames; rank 0 needs no port to add to.
+func TestIPC(t *testing.T) {
+	dir := t.TempDir()
+	p := start(t, func(o *Options) {
+		o.Config.Endpoint, o.Config.ReplayEndpoint = "ipc://"+dir+"/events", ptr("ipc://"+dir+"/replay")
+	})
+	p.publish(2)
+	for i := range uint64(2) {
+		if m := p.next(); len(m) != 3 || !bytes.Equal(m[1], seqFrame(p.base+i)) {
+			t.Errorf("message %d: %q", i, m)
+		}
+	}
+	if got := p.replay(p.dealer(), p.base); len(got) != 3 {
+		t.Errorf("%d replies", len(got))
+	}
+}
+
 // A request that is not exactly an empty frame and 8 bytes gets no reply; the next right one does.
 func TestMalformedReplayRequests(t *testing.T) {
 	p := start(t, nil)

@@ -144,6 +144,9 @@ func (p *Publisher) Endpoints() (events, replay string) {
 // Publish encodes the events of one step, perhaps none, stamps them with the wall clock and queues them as
 // one batch. It waits while the queue is full, until ctx ends. events may be reused afterwards.
 func (p *Publisher) Publish(ctx context.Context, events []engine.Event) error {
+	if p.ctx.Err() != nil {
+		return fmt.Errorf("queueing an event batch: %w", errClosed)
+	}
 	held, err := p.publish(ctx, events)
 	if held {
 		p.Wake() // what is held may be due before another step comes

@@ -118,6 +118,9 @@ func TestCloseDoesNotWaitForADelay(t *testing.T) {
 	if err := p.pub.Flush(p.ctx); err == nil {
 		t.Error("a closed publisher flushes")
 	}
+	if err := p.pub.Publish(p.ctx, store(t, 1)); err == nil {
+		t.Error("a closed publisher publishes")
+	}
 	if _, err := p.pub.Restart(p.ctx, Restart{}); err == nil {
 		t.Error("a closed publisher restarts")
 	}
