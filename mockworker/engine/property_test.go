@@ -131,7 +131,7 @@ func (m *model) add(t *rapid.T) {
 	m.n++
 	r := Request{
 		ID: fmt.Sprint("r", m.n), MaxTokens: rapid.IntRange(1, 12).Draw(t, "output"),
-		Priority: rapid.IntRange(-1, 1).Draw(t, "priority"),
+		Priority: rapid.IntRange(-1, 1).Draw(t, "priority"), ReportFull: rapid.IntRange(0, 4).Draw(t, "report") == 0,
 	}
 	for i := range shared + own {
 		id := 1000*family + uint32(i)
@@ -295,7 +295,12 @@ func (m *model) foldRemoval(t *rapid.T, p place) {
 
 func (m *model) foldStore(t *rapid.T, ev *Event) {
 	for _, h := range ev.Hashes {
-		m.copies[place{h, ev.Medium, ev.Group}]++
+		at := place{h, ev.Medium, ev.Group}
+		if !ev.Reused {
+			m.copies[at]++
+		} else if ev.Parent != nil || m.copies[at] == 0 {
+			t.Fatalf("%v is told as reused behind %v with %d copies", h, ev.Parent, m.copies[at])
+		}
 	}
 	if ev.BlockSize == 0 && ev.Medium == MediumCPU && len(ev.Tokens) == 0 && ev.Parent == nil {
 		return // a placeholder
