@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -48,7 +49,7 @@ type samplingParams struct {
 type sglangJob struct {
 	flavour flavour
 	id      string
-	model   string
+	model   string // told to the client: what it asked for
 	rank    int
 	reqs    []engine.Request
 	// batch says that the prompt was a list, so that the answer is one, too.
@@ -68,7 +69,7 @@ func (s *Server) sglangRead(c *gin.Context, f flavour) (*sglangJob, *apiError) {
 	if err := s.decode(c, &b); err != nil {
 		return nil, err
 	}
-	j := &sglangJob{flavour: f, model: s.o.Model, stream: b.Stream, started: time.Now()}
+	j := &sglangJob{flavour: f, model: cmp.Or(b.Model, s.o.Model), stream: b.Stream, started: time.Now()}
 	j.usage = b.Stream && f != native && b.StreamOptions.IncludeUsage
 	j.everyUsage = j.usage && b.StreamOptions.ContinuousUsageStats
 	if n := b.choices(f); n != 1 {
