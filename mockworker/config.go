@@ -49,6 +49,7 @@ type Config struct {
 	EngineConfig
 	FaultConfig
 	GRPCConfig
+	HTTPConfig
 	LoadsConfig
 	SGLangConfig
 
@@ -93,6 +94,7 @@ func AddFlags(fs *pflag.FlagSet, c *Config) {
 
 	addEngineFlags(fs, &c.EngineConfig)
 	addFaultFlags(fs, &c.FaultConfig)
+	addHTTPFlags(fs, &c.HTTPConfig)
 	addGRPCFlags(fs, &c.GRPCConfig)
 	addLoadsFlags(fs, &c.LoadsConfig)
 	addSGLangFlags(fs, c)
@@ -124,7 +126,7 @@ func (c Config) plan() (*plan, error) {
 	if p.Log == nil {
 		p.Log = slog.New(slog.DiscardHandler)
 	}
-	for _, check := range []func() error{p.checkNumbers, p.checkAdmin, p.checkIDs, p.lookUpEngine, p.lookUpCache, p.lookUpFamily, p.lookUpEvents, p.FaultConfig.check, p.checkLoads} {
+	for _, check := range []func() error{p.checkNumbers, p.checkAdmin, p.checkIDs, p.lookUpEngine, p.lookUpCache, p.lookUpFamily, p.lookUpEvents, p.FaultConfig.check, p.checkLoads, p.HTTPConfig.check} {
 		if err := check(); err != nil {
 			return nil, err
 		}

@@ -17,6 +17,7 @@ import (
 	"fleetdrill/internal/contract"
 	"fleetdrill/mockworker/admin"
 	"fleetdrill/mockworker/api"
+	"fleetdrill/mockworker/disrupt"
 	"fleetdrill/mockworker/engine"
 	"fleetdrill/mockworker/enginegrpc"
 	"fleetdrill/mockworker/faults"
@@ -35,6 +36,7 @@ type worker struct {
 	requests *truth.Requests
 	faults   *faults.Set
 	exit     func(code int)
+	keeper   *disrupt.Keeper
 	servers  []*http.Server     // API, admin
 	grpc     *enginegrpc.Server // nil without a gRPC port
 	failed   chan<- error       // takes what ended a server by itself
@@ -67,20 +69,19 @@ func (w *worker) start(p *plan, i int) error {
 		}
 		loops = append(loops, w.ranks[rank].Loop)
 	}
-	handler := api.New(api.Options{
-		Model: p.Model, Version: engineVersion(p.Wire), BlockSize: p.engine.BlockSize, NumBlocks: p.engine.NumBlocks,
-		MaxModelLen: p.MaxModelLen, ChatMaxTokens: p.ChatMaxTokens, MaxBodyBytes: p.MaxBodyBytes,
-		PromptTokensDetails: p.EnablePromptTokensDetails, Ranks: loops, Metrics: set.Handler(), SGLang: p.sglangAPI(w.ready.Ranks), Log: w.log,
-	})
+	o := p.apiOptions()
+	o.Ranks, o.Metrics, o.Faults, o.Log = loops, set.Handler(), w.faults, w.log
+	o.SGLang = p.sglangAPI(w.ready.Ranks)
+	front := disrupt.NewHandler(disrupt.Options{Faults: w.faults, Seed: p.Seed, BootUntil: p.bootUntil()}, api.New(o))
+	var err error
+	if w.ready.HTTP, err = w.serveAPI(p.Host, portOf(p.Port, i), front); err != nil {
+		return fmt.Errorf("API port: %w", err)
+	}
 	control := admin.New(admin.Options{
 		Worker: w.ready.ID, Profile: p.profile, Wire: p.Wire, HashAlgo: p.HashAlgo, BlockSize: p.engine.BlockSize,
 		NumBlocks: p.engine.NumBlocks, Hasher: p.engine.Hasher, Ranks: w.ranks, Requests: w.requests, Faults: w.faults,
-		Token: p.AdminToken, Log: w.log,
+		Wake: w.keeper.Apply, Token: p.AdminToken, Log: w.log,
 	})
-	var err error
-	if w.ready.HTTP, err = w.serve(p.Host, portOf(p.Port, i), handler); err != nil {
-		return fmt.Errorf("API port: %w", err)
-	}
 	if w.ready.Admin, err = w.serve(p.AdminHost, portOf(p.AdminPort, i), control); err != nil {
 		return fmt.Errorf("admin port: %w", err)
 	}
@@ -129,7 +130,7 @@ func (w *worker) startRank(p *plan, rank int, set metrics.Family) error {
 	if err != nil {
 		return errors.Join(err, closePublisher(r.Publisher))
 	}
-	set.Watch(rank, r.Loop.Snapshot)
+	set.Watch(rank, r.Loop.Report)
 	w.ranks = append(w.ranks, r)
 	w.ready.Ranks = append(w.ready.Ranks, row)
 	return nil
@@ -163,8 +164,7 @@ type observer struct {
 // Token implements loop.Observer. A process that exits on its own does so here, in place of the token.
 func (o *observer) Token(index int, sinceNs int64) {
 	if code, exit := o.w.faults.Token(clock.MonoNs(), o.rank); exit {
-		o.w.log.Warn("the process exits, as it was told to", "code", code)
-		o.w.exit(code)
+		o.w.exitNow(code)
 	}
 	o.Observer.Token(index, sinceNs)
 }
@@ -187,24 +187,47 @@ const (
 	maxHeaderBytes    = 64 << 10
 )
 
+// serveAPI is serve for the port that faults can be in.
+func (w *worker) serveAPI(host string, port int, h http.Handler) (string, error) {
+	ln, err := disrupt.Listen(net.JoinHostPort(host, strconv.Itoa(port)), w.faults, w.log)
+	if err != nil {
+		return "", err
+	}
+	w.keeper = disrupt.NewKeeper(w.faults, ln, w.exitNow)
+	srv := w.newServer(h)
+	srv.ConnContext, srv.ConnState = api.ConnContext, ln.ConnState
+	return w.serveOn(srv, ln), nil
+}
+
+func (w *worker) exitNow(code int) {
+	w.log.Warn("the process exits, as it was told to", "code", code)
+	w.exit(code)
+}
+
 // serve binds and serves; the base URL is what a local client dials.
 func (w *worker) serve(host string, port int, h http.Handler) (string, error) {
 	ln, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
 	if err != nil {
 		return "", fmt.Errorf("binding: %w", err)
 	}
-	srv := &http.Server{
+	return w.serveOn(w.newServer(h), ln), nil
+}
+
+func (w *worker) newServer(h http.Handler) *http.Server {
+	return &http.Server{
 		Handler: h, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
-		ConnContext: api.ConnContext,
-		ErrorLog:    slog.NewLogLogger(w.log.Handler(), slog.LevelDebug), // clients that misbehave are not our errors
+		ErrorLog: slog.NewLogLogger(w.log.Handler(), slog.LevelDebug), // clients that misbehave are not our errors
 	}
+}
+
+func (w *worker) serveOn(srv *http.Server, ln net.Listener) string {
 	w.servers = append(w.servers, srv)
 	w.wg.Go(func() {
 		if err := srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
 			w.failed <- fmt.Errorf("serving %s: %w", ln.Addr(), err)
 		}
 	})
-	return "http://" + dialable(ln.Addr().(*net.TCPAddr)), nil
+	return "http://" + dialable(ln.Addr().(*net.TCPAddr))
 }
 
 // dialable is where a client on this machine reaches a bound address: any interface means loopback too.
@@ -231,6 +254,9 @@ func (w *worker) drain(ctx context.Context) {
 // close ends everything at once and waits for it. Engines go first: their streams then break off, and no
 // handler waits for a token that will not come.
 func (w *worker) close() (err error) {
+	if w.keeper != nil {
+		w.keeper.Close()
+	}
 	for _, r := range w.ranks {
 		err = errors.Join(err, r.Loop.Close(), closePublisher(r.Publisher))
 	}

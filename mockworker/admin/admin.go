@@ -45,6 +45,8 @@ type Options struct {
 	Ranks    []Rank
 	Requests *truth.Requests
 	Faults   *faults.Set
+	// Wake, if set, is called after every arming and healing, before the answer.
+	Wake func()
 	// Token, when set, must come with every request as a bearer token.
 	Token string
 	Log   *slog.Logger

@@ -74,6 +74,9 @@ func (s *Server) healFault(c *gin.Context) {
 
 // wake makes whoever sleeps ask the faults again: an idle or frozen loop, a publisher that holds batches.
 func (s *Server) wake() {
+	if s.o.Wake != nil {
+		s.o.Wake()
+	}
 	for _, r := range s.o.Ranks {
 		r.Loop.Wake()
 		if r.Publisher != nil {

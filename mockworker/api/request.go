@@ -136,7 +136,8 @@ func (s *Server) fill(j *job, b *body, prompts [][]uint32, adapter *adapter) *ap
 			return err
 		}
 		for range j.n {
-			r := engine.Request{ID: j.id, Tokens: ids, MaxTokens: out, MinTokens: b.MinTokens, IgnoreEOS: b.IgnoreEOS, Priority: b.Priority}
+			r := engine.Request{ID: j.id, Tokens: ids, MaxTokens: out, MinTokens: b.MinTokens, IgnoreEOS: b.IgnoreEOS, Priority: b.Priority,
+				ReportFull: b.XArgs.KVCacheReportMode == "full"}
 			if len(prompts)*j.n > 1 {
 				r.ID += "-" + strconv.Itoa(len(j.reqs))
 			}

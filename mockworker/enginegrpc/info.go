@@ -58,7 +58,7 @@ func (s *Server) GetLoads(_ context.Context, r *vllmengine.GetLoadsRequest) (*vl
 }
 
 func (s *Server) load(rank int) *vllmengine.SchedulerLoad {
-	return scheduler(rank, s.o.Ranks[rank].Loop.Snapshot(), s.o.FullLoads)
+	return scheduler(rank, s.o.Ranks[rank].Loop.Report(), s.o.FullLoads)
 }
 
 // scheduler is the load message of a rank. What an engine that hangs has not taken in is in none, as in a

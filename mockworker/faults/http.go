@@ -329,3 +329,6 @@ func (e *evidence) text(line string) {
 	}
 	e.texts = append(e.texts, line)
 }
+
+// Live says whether any fault is armed or acting.
+func (s *Set) Live() bool { return !s.none() }

@@ -27,7 +27,8 @@ type Observer interface {
 	Token(index int, sinceNs int64)
 	// Ended is one request that left the engine, with the number of tokens it had asked for.
 	Ended(id string, maxTokens int, s engine.RequestStats)
-	// Step is one model pass with the number of output tokens it gave.
+	// Step is one model pass with the number of tokens it yielded: output tokens, and those of the prompts
+	// that it ended.
 	Step(tokens int)
 }
 
@@ -50,6 +51,8 @@ type Snapshot struct {
 	engine.Load
 	engine.Counters
 	LastStepMonoNs int64
+	// LoadAbsent says that the worker is to tell nothing about its load, which is zero here.
+	LoadAbsent bool
 	// PromptTokensCached are the cached ones among PromptTokens.
 	PromptTokensCached int64
 	// Refused are the requests that the engine did not take.
@@ -92,6 +95,7 @@ type Loop struct {
 	lastStep  int64
 	idlers    []chan struct{} // closed when no request is left in the engine
 	cached    int64           // prompt tokens found in the cache, counted with the first token
+	yielded   int64           // prompt and output tokens that were observed
 	refused   int64           // requests that the engine did not take
 	adapters  adapters
 	pace      engine.Pace // as it was last set
@@ -370,16 +374,18 @@ func (l *Loop) finishStep(res *engine.StepResult) {
 	// Counters before tokens: who has its last token finds itself counted.
 	l.countCached(res.Outputs)
 	l.snapshot()
-	given := 0
 	for i := range res.Outputs {
-		out := &res.Outputs[i]
-		if out.Index >= 0 {
-			given++
-		}
-		l.deliver(out, res.Until)
+		l.deliver(&res.Outputs[i], res.Until)
 	}
 	l.out.send()
-	l.o.Observer.Step(given)
+	l.observeStep()
+}
+
+// observeStep tells how many tokens a pass yielded: those of prompts with the first token behind them.
+func (l *Loop) observeStep() {
+	n := l.snap.PromptTokens + l.snap.GenerationTokens // which only this goroutine writes
+	l.o.Observer.Step(int(n - l.yielded))
+	l.yielded = n
 }
 
 func (l *Loop) countCached(outputs []engine.Output) {

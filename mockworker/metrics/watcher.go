@@ -106,6 +106,9 @@ func (w *watcher) Describe(ch chan<- *prometheus.Desc) {
 func (w *watcher) Collect(ch chan<- prometheus.Metric) {
 	snap := w.snapshot()
 	for _, s := range w.series {
+		if snap.LoadAbsent && s.kind == prometheus.GaugeValue {
+			continue
+		}
 		ch <- prometheus.MustNewConstMetric(s.desc, s.kind, s.value(&snap))
 	}
 	for _, m := range w.fixed {
