@@ -33,7 +33,7 @@ func (s *Server) sglangInfo(c *gin.Context) {
 	}
 	states := []map[string]any{}
 	for _, r := range s.o.Ranks {
-		load := r.Snapshot().Load
+		load := r.Report().Load
 		states = append(states, map[string]any{
 			"last_gen_throughput": load.GenRate, "max_total_num_tokens": load.MaxTokens,
 			"effective_max_running_requests_per_dp": load.MaxRunning,
@@ -84,8 +84,8 @@ func (s *Server) loads(c *gin.Context) {
 	now := time.Now()
 	rows := []rankLoad{}
 	for rank, r := range s.o.Ranks {
-		report, known := r.Report()
-		if !known {
+		report := r.Report()
+		if report.LoadAbsent {
 			sendDetail(c, http.StatusNotFound, "Not Found")
 			return
 		}
@@ -141,8 +141,8 @@ func (s *Server) getLoad(c *gin.Context) {
 	}
 	rows := []row{}
 	for rank, r := range s.o.Ranks {
-		report, known := r.Report()
-		if !known {
+		report := r.Report()
+		if report.LoadAbsent {
 			sendDetail(c, http.StatusNotFound, "Not Found")
 			return
 		}
