@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,6 +31,9 @@ type Config struct {
 	Policy  string
 	// KVIndex names the index of cached blocks: one of kinds.Help.
 	KVIndex string
+	// IndexMaxBytes bounds the index; 0 does not. EventLanes is how many event streams are applied at once.
+	IndexMaxBytes int64
+	EventLanes    int
 	// Retries bounds the further attempts of one request, each on another worker.
 	Retries int
 	// WorkerStall is the silence after which a worker counts as partitioned, WorkerWedge the time
@@ -65,6 +69,7 @@ func DefaultConfig() Config {
 		Host:                "127.0.0.1",
 		Policy:              policy.CacheAware,
 		KVIndex:             kinds.Default,
+		EventLanes:          runtime.GOMAXPROCS(0),
 		Retries:             2,
 		WorkerStall:         2 * time.Second,
 		WorkerWedge:         3 * time.Second,
@@ -85,8 +90,13 @@ func (c *Config) Validate() error {
 	if !slices.Contains(policy.Names, c.Policy) {
 		bad("policy %q is not one of %s", c.Policy, strings.Join(policy.Names, ", "))
 	}
-	if _, err := kinds.New(c.KVIndex); err != nil {
+	if ix, err := kinds.New(c.KVIndex); err != nil {
 		errs = append(errs, err)
+	} else if err := kinds.Bound(ix, c.IndexMaxBytes); err != nil {
+		bad("kv index %q: %w", c.KVIndex, err)
+	}
+	if c.EventLanes < 1 {
+		bad("event lanes %d must be above zero", c.EventLanes)
 	}
 	if c.Retries < 0 {
 		bad("retries %d is negative", c.Retries)

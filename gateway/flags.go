@@ -20,6 +20,8 @@ func AddFlags(fs *pflag.FlagSet, c *Config) {
 	fs.Var(&workersValue{&c.Workers}, "worker", "a worker, repeatable: id=w1,url=http://127.0.0.1:8000,events=tcp://127.0.0.1:5557,replay=tcp://127.0.0.1:5558,ranks=1,block_size=16")
 	fs.StringVar(&c.Policy, "policy", c.Policy, "placement policy: "+strings.Join(policy.Names, ", "))
 	fs.StringVar(&c.KVIndex, "kv-index", c.KVIndex, "index of cached blocks: "+kinds.Help)
+	fs.Int64Var(&c.IndexMaxBytes, "index-max-bytes", c.IndexMaxBytes, "bound on the chain index; above it the blocks stored longest ago are given up (0 = no bound)")
+	fs.IntVar(&c.EventLanes, "event-lanes", c.EventLanes, "event streams that are applied to the index at once")
 	fs.IntVar(&c.Retries, "retries", c.Retries, "further attempts of a request before its first byte, each on another worker")
 	fs.Var(&secondsValue{&c.WorkerStall}, "worker-stall-secs", "seconds without any answer after which a worker counts as partitioned")
 	fs.Var(&secondsValue{&c.WorkerWedge}, "worker-wedge-secs", "seconds without progress, with work outstanding, after which a worker counts as wedged (0 = never)")

@@ -16,6 +16,7 @@ import (
 	"fleetdrill/gateway/fleet"
 	"fleetdrill/gateway/index"
 	"fleetdrill/gateway/index/kinds"
+	"fleetdrill/gateway/lanes"
 	"fleetdrill/gateway/policy"
 	"fleetdrill/gateway/proxy"
 	"fleetdrill/gateway/recovery"
@@ -72,10 +73,14 @@ func assemble(c Config) (*gateway, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := kinds.Bound(ix, c.IndexMaxBytes); err != nil {
+		return nil, err
+	}
+	pool := lanes.New(c.EventLanes)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	f := fleet.New(fleet.Options{Timing: timing(c), Picker: picker, Subscribe: subscriber(ix, c.Log), Log: c.Log})
-	registry.MustRegister(&fleetCollector{f})
+	f := fleet.New(fleet.Options{Timing: timing(c), Picker: picker, Subscribe: subscriber(ix, pool, c.Log), Log: c.Log})
+	registry.MustRegister(&fleetCollector{f}, &indexCollector{ix, pool})
 	p := proxy.New(proxy.Options{Fleet: f, Index: ix, Retries: c.Retries, TTFTTimeout: c.TTFTTimeout,
 		StreamStallTimeout: c.StreamStallTimeout, MaxBody: c.MaxBody, Registry: registry, Log: c.Log})
 	s, err := state.New(state.Options{Fleet: f, Counters: p.Counters, Policy: c.Policy, KVIndex: c.KVIndex,
@@ -98,7 +103,7 @@ func timing(c Config) fleet.Timing {
 }
 
 // subscriber starts the event stream of a rank, if its worker has one.
-func subscriber(ix index.Index, log *slog.Logger) func(contract.WorkerSpec, int, index.Holder, fleet.Hooks) fleet.Stream {
+func subscriber(ix index.Index, pool *lanes.Pool, log *slog.Logger) func(contract.WorkerSpec, int, index.Holder, fleet.Hooks) fleet.Stream {
 	residency := index.NewResidency(ix)
 	return func(spec contract.WorkerSpec, rank int, h index.Holder, hooks fleet.Hooks) fleet.Stream {
 		e := spec.KVEvents
@@ -115,7 +120,7 @@ func subscriber(ix index.Index, log *slog.Logger) func(contract.WorkerSpec, int,
 			log.Error("event stream not started", "worker", spec.ID, "rank", rank, "err", err)
 			return nil
 		}
-		return recovery.Start(src, recovery.Deps{Residency: residency, Log: log, OnBatch: hooks.OnBatch, Busy: hooks.Busy})
+		return recovery.Start(src, recovery.Deps{Residency: residency, Lanes: pool, Log: log, OnBatch: hooks.OnBatch, Busy: hooks.Busy})
 	}
 }
 

@@ -156,7 +156,10 @@ func TestDrainTimeoutCuts(t *testing.T) {
 func TestMetricsAndHandicap(t *testing.T) {
 	goOn := make(chan struct{})
 	close(goOn)
-	g := start(t, slow(goOn), func(c *Config) { c.Handicaps = []string{contract.HandicapLivenessOff} })
+	g := start(t, slow(goOn), func(c *Config) {
+		c.Handicaps = []string{contract.HandicapLivenessOff}
+		c.IndexMaxBytes, c.EventLanes = 1<<20, 3
+	})
 	if _, err := io.ReadAll(stream(t, g).Body); err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +169,8 @@ func TestMetricsAndHandicap(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	text, _ := io.ReadAll(resp.Body)
-	for _, want := range []string{`fleetdrill_gateway_answers_total{class="2xx"} 1`, `fleetdrill_gateway_worker_dispatches_total{worker="w1"} 1`, "fleetdrill_gateway_ttft_seconds_count 1"} {
+	for _, want := range []string{`fleetdrill_gateway_answers_total{class="2xx"} 1`, `fleetdrill_gateway_worker_dispatches_total{worker="w1"} 1`, "fleetdrill_gateway_ttft_seconds_count 1",
+		"fleetdrill_gateway_index_bytes 0", "fleetdrill_gateway_index_shed_blocks_total 0", "fleetdrill_gateway_event_lanes 3"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("no %q among the metrics", want)
 		}
@@ -190,6 +194,11 @@ func TestRunRefusesABadConfig(t *testing.T) {
 	c := DefaultConfig()
 	c.Workers = []contract.WorkerSpec{{URL: "nowhere"}}
 	if err := Run(context.Background(), c); err == nil || !strings.Contains(err.Error(), "starting the gateway") {
+		t.Errorf("error %v", err)
+	}
+	c = DefaultConfig()
+	c.KVIndex, c.IndexMaxBytes, c.EventLanes = "maptree", 1<<30, 0
+	if err := Run(context.Background(), c); err == nil || !strings.Contains(err.Error(), "cannot be bounded") || !strings.Contains(err.Error(), "event lanes 0") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -9,11 +9,13 @@ import (
 	"log/slog"
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/zeebo/xxh3"
 
 	"fleetdrill/gateway/index"
+	"fleetdrill/gateway/lanes"
 	"fleetdrill/internal/clock"
 	"fleetdrill/internal/contract"
 	"fleetdrill/internal/zsock"
@@ -24,6 +26,10 @@ const (
 	backoffMin = 100 * time.Millisecond
 	backoffMax = 5 * time.Second
 )
+
+// queueLength is how many arrivals wait to be applied. When they are too many the sockets are not read, and what
+// the engine sends waits in the kernel and then in the engine.
+const queueLength = 256
 
 // Source is one (worker, rank) to follow.
 type Source struct {
@@ -43,6 +49,8 @@ type Source struct {
 // Deps are what a Subscription works with.
 type Deps struct {
 	Residency *index.Residency
+	// Lanes limit how many ranks apply at once; nil does not.
+	Lanes *lanes.Pool
 	// Log receives each transition once; nil discards.
 	Log *slog.Logger
 	// OnBatch is called from the subscription's goroutine for every new live batch (contact with the
@@ -63,7 +71,7 @@ type Subscription struct {
 	cancel context.CancelFunc
 	// wg counts the run loop, the pump of the current SUB and the open replay call.
 	wg      sync.WaitGroup
-	arrived chan arrival
+	arrived chan arrival // queueLength
 	nudges  chan struct{}
 	deaths  chan struct{}
 
@@ -72,6 +80,9 @@ type Subscription struct {
 	mu sync.Mutex
 	core
 	lagMs float64
+
+	// blocked counts arrivals that found the queue full, so that their socket was not read meanwhile.
+	blocked atomic.Int64
 
 	wanted wanted
 
@@ -105,7 +116,7 @@ func Start(s Source, d Deps) *Subscription {
 	sub := &Subscription{
 		source: s, deps: d, log: log.With("worker", s.Worker, "rank", s.Rank),
 		ctx: ctx, cancel: cancel, endCall: func() {},
-		arrived: make(chan arrival, 256), // decouples reading the socket from applying
+		arrived: make(chan arrival, queueLength),
 		nudges:  make(chan struct{}, 1), deaths: make(chan struct{}, 1),
 		core: newCore(s, d.Residency),
 	}
@@ -120,6 +131,8 @@ func (s *Subscription) State(now int64) contract.RoutingRank {
 	defer s.mu.Unlock()
 	rank := s.state(s.source.Rank)
 	rank.ApplyLagMs = s.lagMs
+	rank.Queued, rank.Counters.QueueFull = len(s.arrived), s.blocked.Load()
+	rank.Counters.Shed = s.deps.Residency.Shed(s.source.Holder)
 	return rank
 }
 
@@ -220,18 +233,27 @@ func (s *Subscription) run() {
 // step gives the cursor one input and does what it asks for: changes of the index while no reader can look,
 // everything else afterwards, each in order.
 func (s *Subscription) step(input func(now int64)) {
-	s.mu.Lock()
-	now := clock.MonoNs()
-	s.cursor.handicaps = s.wanted.get()
-	input(now)
-	later := s.settle()
-	if s.collected > 0 {
-		s.lagMs = max(float64(time.Now().UnixNano())/1e6-s.collected*1e3, 0)
-	}
-	s.mu.Unlock()
+	var now int64
+	var later []action
+	// What the world outside is asked for happens off the lane: it may block.
+	s.deps.Lanes.Turn(s.ctx, func() { now, later = s.decide(input) })
 	for _, a := range later {
 		s.carryOut(now, a)
 	}
+}
+
+// decide is the half of a step that readers wait for.
+func (s *Subscription) decide(input func(now int64)) (now int64, later []action) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now = clock.MonoNs()
+	s.cursor.handicaps = s.wanted.get()
+	input(now)
+	later = s.settle()
+	if s.collected > 0 {
+		s.lagMs = max(float64(time.Now().UnixNano())/1e6-s.collected*1e3, 0)
+	}
+	return now, later
 }
 
 // carryOut does what an action asks of the world outside.
@@ -342,6 +364,12 @@ func (s *Subscription) pump(sub *zsock.Sub, generation int) {
 
 // deliver hands a to the run loop; false when ctx ends first.
 func (s *Subscription) deliver(ctx context.Context, a arrival) bool {
+	select {
+	case s.arrived <- a:
+		return true
+	default:
+		s.blocked.Add(1)
+	}
 	select {
 	case s.arrived <- a:
 		return true

@@ -173,8 +173,10 @@ type RoutingRank struct {
 	Blocks  int   `json:"blocks"`
 	Digest  U64   `json:"digest"`
 	// ApplyLagMs is the time from the last applied batch's own ts to its application.
-	ApplyLagMs float64      `json:"apply_lag_ms"`
-	Counters   RankCounters `json:"counters"`
+	ApplyLagMs float64 `json:"apply_lag_ms"`
+	// Queued are batches and replies that arrived and wait to be applied.
+	Queued   int          `json:"queued"`
+	Counters RankCounters `json:"counters"`
 }
 
 // RankCounters count what happened on a rank's stream since it was registered.
@@ -183,11 +185,15 @@ type RankCounters struct {
 	Gaps       int64 `json:"gaps"`
 	Duplicates int64 `json:"duplicates"`
 	// Stale are batches below the cursor that nothing could be concluded from.
-	Stale        int64            `json:"stale"`
-	Replayed     int64            `json:"replayed"`
-	Refilled     int64            `json:"refilled"`
-	Unrecovered  int64            `json:"unrecovered"`
-	Orphans      int64            `json:"orphans"`
+	Stale       int64 `json:"stale"`
+	Replayed    int64 `json:"replayed"`
+	Refilled    int64 `json:"refilled"`
+	Unrecovered int64 `json:"unrecovered"`
+	Orphans     int64 `json:"orphans"`
+	// Shed are memberships that the gateway gave up to stay below --index-max-bytes; QueueFull are arrivals
+	// that found the queue full, so that the stream was not read for a while.
+	Shed         int64            `json:"shed"`
+	QueueFull    int64            `json:"queue_full"`
 	HashMismatch int64            `json:"hash_mismatch"`
 	Resyncs      map[string]int64 `json:"resyncs"`
 	Restarts     map[string]int64 `json:"restarts"`

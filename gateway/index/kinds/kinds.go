@@ -49,3 +49,22 @@ func New(name string) (index.Index, error) {
 	}
 	return nil, fmt.Errorf("kv index %q is not one of %s", name, Help)
 }
+
+// minBytes is the least bound that makes sense: below it the index would do nothing but give up.
+const minBytes = 1 << 20
+
+// Bound holds ix below maxBytes, 0 for no bound. It is an error if ix cannot be held, or the bound is too small.
+func Bound(ix index.Index, maxBytes int64) error {
+	if maxBytes == 0 {
+		return nil
+	}
+	if maxBytes < minBytes {
+		return fmt.Errorf("bound of %d bytes: must be at least %d, or 0 for none", maxBytes, minBytes)
+	}
+	bounded, ok := ix.(index.Bounded)
+	if !ok {
+		return fmt.Errorf("bound of %d bytes: this index cannot be bounded, %s can", maxBytes, Chain)
+	}
+	bounded.SetMaxBytes(maxBytes)
+	return nil
+}

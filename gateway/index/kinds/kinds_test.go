@@ -23,3 +23,22 @@ func TestNew(t *testing.T) {
 		}
 	}
 }
+
+func TestBound(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		bytes int64
+		wrong string
+	}{
+		{Chain, 0, ""}, {MapTree, 0, ""}, {Chain, 1 << 20, ""},
+		{Chain, 1000, "at least"}, {Chain, -1, "at least"}, {MapTree, 1 << 20, "cannot be bounded"},
+	} {
+		ix, err := New(c.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := Bound(ix, c.bytes); (err == nil) != (c.wrong == "") || err != nil && !strings.Contains(err.Error(), c.wrong) {
+			t.Errorf("%s, %d bytes: %v", c.name, c.bytes, err)
+		}
+	}
+}
