@@ -33,7 +33,11 @@ func (l serveLog) add(worker string, requests []contract.TruthRequest) {
 // find is the entry of the worker that the gateway named; when it names none, or one that has no entry, the
 // one that arrived last, for that is who answered.
 func (l serveLog) find(id, worker string) (found served, ok bool) {
-	for _, s := range l[enginePrefix+id] {
+	entries := l[enginePrefix+id]
+	if len(entries) == 0 {
+		entries = l[id] // SGLang's
+	}
+	for _, s := range entries {
 		if s.worker == worker {
 			return s, true
 		}

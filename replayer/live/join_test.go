@@ -50,7 +50,7 @@ func TestJoin(t *testing.T) {
 	log := serveLog{}
 	log.add("w1", []contract.TruthRequest{
 		{ID: "cmpl-row-0", ArrivalMonoNs: due(0) + 20},
-		{ID: "cmpl-row-2", ArrivalMonoNs: due(2) + 30, ScheduledMonoNs: due(2) + 40, CachedTokens: 32},
+		{ID: "row-2", ArrivalMonoNs: due(2) + 30, ScheduledMonoNs: due(2) + 40, CachedTokens: 32},
 	})
 	log.add("w2", []contract.TruthRequest{{ID: "cmpl-row-0", ArrivalMonoNs: due(0) + 10, ScheduledMonoNs: due(0) + 11, CachedTokens: 999}})
 
