@@ -244,6 +244,7 @@ func (p *plan) lookUpEvents() (err error) {
 	if p.events, err = publish.ParseConfig(p.KVEventsConfig); err != nil {
 		return fmt.Errorf("--kv-events-config: %w", err)
 	}
+	p.readAsSGLang()
 	if !p.events.Enabled() {
 		return nil
 	}

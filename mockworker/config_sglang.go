@@ -97,6 +97,18 @@ func (p *plan) onlyVLLM() error {
 	return nil
 }
 
+// readAsSGLang reads the events configuration as SGLang does where that differs: naming a publisher enables
+// it, and 0.0.0.0 is bound like *, where vLLM connects to it.
+func (p *plan) readAsSGLang() {
+	if !p.sglang {
+		return
+	}
+	p.events.EnableKVCacheEvents = p.events.EnableKVCacheEvents || p.events.Publisher != nil
+	if port, ok := strings.CutPrefix(p.events.Endpoint, "tcp://0.0.0.0:"); ok {
+		p.events.Endpoint = "tcp://*:" + port
+	}
+}
+
 // newCore makes the engine of a rank.
 func (p *plan) newCore(rank int) (engine.Core, error) {
 	c := p.engine
