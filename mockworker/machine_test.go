@@ -125,14 +125,15 @@ func TestLeak(t *testing.T) {
 	for i := range 16 {
 		f.complete(prompt(i, 20), 1, "")
 	}
-	if grown := rss(t) - before; grown < 100<<20 {
-		t.Errorf("16 requests that leave 8 MB each grew the process by %d bytes", grown)
+	most := rss(t)
+	if most-before < 100<<20 {
+		t.Errorf("16 requests that leave 8 MB each grew the process by %d bytes", most-before)
 	}
 	if v := f.fault(id); v.State != contract.FaultActing || v.Acted != 16 || v.Evidence[0] != "134217728 bytes" || !strings.HasPrefix(v.Evidence[1], "request cmpl-") {
 		t.Errorf("%+v", v)
 	}
 	f.heal(id)
-	f.eventually("the memory to be given back", func() bool { return rss(t)-before < 64<<20 })
+	f.eventually("the memory to be given back", func() bool { return most-rss(t) > 100<<20 })
 }
 
 // A publisher whose queue is full stops the engine, as in vLLM: streams stand still although nothing else is
