@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -81,30 +82,76 @@ func (v *view) look(r *Rank, e engine.Core, pending []engine.Event) {
 	// On the loop goroutine, which alone publishes, so nothing can be queued behind this. It cannot fail: the
 	// publisher outlives the loop.
 	_ = flush(context.Background(), r)
-	load := e.Load()
+	g := glance{load: e.Load()}
 	if len(pending) > 0 {
-		load = r.Loop.Snapshot().Load
+		g.load = r.Loop.Snapshot().Load
 	}
-	resident := h.hashes(e)
-	heads, shared, head := r.Fold.Shared(resident)
-	g := glance{monoNs: clock.MonoNs(), head: head, load: load}
-	for i, s := range heads {
-		g.sets = append(g.sets, contract.TruthSet{
-			Tier: s.Tier, Class: s.Class, Announced: s.Blocks, Ghost: s.Blocks - shared[i], Digest: contract.U64(s.Digest),
-			Unannounced: -shared[i],
-		})
+	var same bool
+	if g.sets, g.head, same = agreed(r.Fold, e, pending); !same {
+		g.sets, g.head = compared(r.Fold, h.hashes(e))
 	}
-	for _, r := range resident {
-		for i := range g.sets {
-			if t := &g.sets[i]; t.Tier == r.Tier && t.Class == r.Class {
-				t.Resident = len(r.Hashes)
-				t.Unannounced += len(r.Hashes)
-			}
-		}
-	}
+	g.monoNs = clock.MonoNs()
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.asked, v.seen, v.blind = nil, g, false
+}
+
+// agreed are the sets when what is held is what was announced, which their sums tell without a look at a
+// single block. It is false when they differ, or nobody can say.
+func agreed(fold *truth.Fold, e engine.Core, pending []engine.Event) (sets []contract.TruthSet, at truth.Head, ok bool) {
+	s, ok := e.(engine.Summer)
+	if !ok {
+		return nil, at, false
+	}
+	heads, at := fold.Heads()
+	sums := s.Sums(len(pending) > 0)
+	for _, h := range heads {
+		sum, ok := sumOf(sums, h.Tier, h.Class)
+		if !ok || sum.Blocks != h.Blocks || sum.Digest != h.Digest {
+			return nil, at, false
+		}
+		sets = append(sets, contract.TruthSet{
+			Tier: h.Tier, Class: h.Class, Resident: h.Blocks, Announced: h.Blocks, Digest: contract.U64(h.Digest),
+		})
+	}
+	for _, sum := range sums { // what nobody has announced
+		known := slices.ContainsFunc(heads, func(h truth.SetHead) bool {
+			return h.Tier == truth.TierOf(sum.Medium) && h.Class == truth.ClassOf(sum.SpecKind)
+		})
+		if !known && sum.Blocks > 0 {
+			return nil, at, false
+		}
+	}
+	return sets, at, true
+}
+
+// sumOf is the sum of a tier and class, nothing without one; groups that share a class may share hashes, so
+// that theirs cannot be added.
+func sumOf(sums []engine.Sum, tier, class string) (of engine.Sum, ok bool) {
+	n := 0
+	for _, s := range sums {
+		if truth.TierOf(s.Medium) == tier && truth.ClassOf(s.SpecKind) == class {
+			of, n = s, n+1
+		}
+	}
+	return of, n <= 1
+}
+
+// compared are the sets when every block is looked at.
+func compared(fold *truth.Fold, resident []truth.Resident) ([]contract.TruthSet, truth.Head) {
+	heads, shared, at := fold.Shared(resident)
+	sets := make([]contract.TruthSet, len(heads))
+	for i, h := range heads {
+		sets[i] = contract.TruthSet{
+			Tier: h.Tier, Class: h.Class, Announced: h.Blocks, Ghost: h.Blocks - shared[i], Digest: contract.U64(h.Digest),
+		}
+		for _, r := range resident {
+			if r.Tier == h.Tier && r.Class == h.Class {
+				sets[i].Resident, sets[i].Unannounced = len(r.Hashes), len(r.Hashes)-shared[i]
+			}
+		}
+	}
+	return sets, at
 }
 
 // row waits for the answer, until ctx ends. Without one it shows what is known anyway, which is everything

@@ -103,7 +103,7 @@ func TestMemoryPerCachedBlock(t *testing.T) {
 		return m.HeapAlloc
 	}
 	before := size()
-	p := newPool(n + 1)
+	p := newPool(n+1, 1)
 	for i := range n {
 		id, _, _ := p.take()
 		p.store(id, blockhash.FromInt(uint64(i)<<20|uint64(i)), 0, 0, 0, 0)
@@ -114,4 +114,62 @@ func TestMemoryPerCachedBlock(t *testing.T) {
 		t.Errorf("%v bytes a cached block, block itself %d", per, unsafe.Sizeof(block{}))
 	}
 	t.Logf("%.1f bytes a cached block, block itself %d", per, unsafe.Sizeof(block{}))
+}
+
+// BenchmarkEvict is one block that enters a full pool of 16,384 blocks and throws another one out: two block
+// events. Prompts of 1,000 blocks that nobody shares go through it.
+func BenchmarkEvict(b *testing.B) {
+	for _, c := range []struct {
+		name   string
+		change func(*Config)
+	}{
+		{"plain", func(*Config) {}},
+		{"host", func(c *Config) { c.HostBlocks = 16_384 }},
+		{"window", func(c *Config) {
+			c.Groups = []Group{{Kind: KindFullAttention, BlockSize: 16}, {Kind: KindSlidingWindow, Window: 1024, BlockSize: 16}}
+		}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			const blocks, size, seq = 16_384, 16, 1000
+			h, err := blockhash.New("sha256", blockhash.DefaultSeed)
+			if err != nil {
+				b.Fatal(err)
+			}
+			cfg := Config{
+				BlockSize: size, NumBlocks: blocks, MaxNumSeqs: 8, MaxNumBatchedTokens: 1 << 14, MaxModelLen: 1 << 20,
+				EnablePrefixCaching: true, Hasher: h,
+			}
+			c.change(&cfg)
+			e, err := New(cfg)
+			if err != nil {
+				b.Fatal(err)
+			}
+			prompt := make([]uint32, seq*size+1)
+			events := 0
+			serve := func(n int) {
+				for j := range prompt {
+					prompt[j] = uint32(n*len(prompt) + j)
+				}
+				if err := e.Add(0, Request{ID: "x", Tokens: prompt, MaxTokens: 1}); err != nil {
+					b.Fatal(err)
+				}
+				for r := e.Step(0); r.Worked; r = e.Step(0) {
+					for i := range r.Events {
+						events += len(r.Events[i].Hashes)
+					}
+				}
+			}
+			n := 0
+			for ; n < 40; n++ { // fill
+				serve(n)
+			}
+			events = 0
+			b.ReportAllocs()
+			for b.Loop() {
+				serve(n)
+				n++
+			}
+			b.ReportMetric(float64(events)/b.Elapsed().Seconds(), "block-events/s")
+		})
+	}
 }

@@ -25,6 +25,7 @@ type Engine struct {
 	usedTokens      int64 // sum of computed over running
 	genRate         average
 	hitRate         average
+	before          []Sum // as the last step found them
 	steps           int64
 	pace            Pace
 	counters        Counters
@@ -54,8 +55,9 @@ func New(c Config) (*Engine, error) {
 	if err := c.validate(); err != nil {
 		return nil, fmt.Errorf("engine of rank %d: %w", c.Rank, err)
 	}
+	l := newLayout(c)
 	e := &Engine{
-		cfg: c, layout: newLayout(c), pool: newPool(c.NumBlocks), host: newHostTier(c), byID: make(map[string]*request),
+		cfg: c, layout: l, pool: newPool(c.NumBlocks, len(l.groups)), host: newHostTier(c), byID: make(map[string]*request),
 		watermark: int(c.Watermark * float64(c.NumBlocks)), maxChunk: c.MaxNumBatchedTokens,
 		genRate: average{weight: genRateWeight}, hitRate: average{weight: hitRateWeight}, pace: Pace{Jitter: c.Timing.Jitter},
 	}
@@ -63,6 +65,7 @@ func New(c Config) (*Engine, error) {
 		e.maxChunk = min(e.maxChunk, most)
 	}
 	e.prefix.blocks = make([][]int32, len(e.groups))
+	e.before = e.appendSums(nil)
 	return e, nil
 }
 

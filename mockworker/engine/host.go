@@ -36,7 +36,7 @@ func newHostTier(c Config) *hostTier {
 	if c.HostBlocks == 0 {
 		return nil
 	}
-	h := &hostTier{pool: newPool(c.HostBlocks + 1), block: c.BlockSize}
+	h := &hostTier{pool: newPool(c.HostBlocks+1, 1), block: c.BlockSize}
 	if c.HostDescribed {
 		h.origins = make([]origin, c.NumBlocks)
 	}

@@ -1,6 +1,9 @@
 package engine
 
-import "fleetdrill/mockworker/blockhash"
+import (
+	"fleetdrill/internal/tokens"
+	"fleetdrill/mockworker/blockhash"
+)
 
 // nullBlock is block 0, which belongs to nobody and is never freed. It doubles as "none" in every link,
 // and stands in a window group's table for blocks that fell out of the window.
@@ -42,10 +45,17 @@ type pool struct {
 	free   freeQueue
 	table  table
 	form   blockhash.Digest // length and form of every hash stored
+	sums   []sum            // of each group
 }
 
-func newPool(n int) *pool {
-	p := &pool{blocks: make([]block, n)}
+// sum is the number of distinct hashes and their digest (tokens.Digest), kept up so that nobody has to count.
+type sum struct {
+	blocks int
+	digest uint64
+}
+
+func newPool(n, groups int) *pool {
+	p := &pool{blocks: make([]block, n), sums: make([]sum, groups)}
 	p.free = freeQueue{blocks: p.blocks, fresh: 1, size: n - 1}
 	p.table = newTable(p.blocks, n)
 	return p
@@ -100,7 +110,10 @@ func (p *pool) take() (id int32, was evicted, wasCached bool) {
 		return id, was, false
 	}
 	was = evicted{hash: p.hashOf(id), parent: b.parent, content: b.content, pos: b.pos, group: b.state.group()}
-	p.table.remove(id, was.hash.EventInt())
+	if key := was.hash.EventInt(); p.table.remove(id, key) {
+		s := &p.sums[was.group]
+		s.blocks, s.digest = s.blocks-1, s.digest-tokens.DigestTerm(key)
+	}
 	b.state = 1
 	return id, was, true
 }
@@ -131,7 +144,10 @@ func (p *pool) store(id int32, hash blockhash.Digest, group int32, parent, conte
 	b.hash, b.parent, b.content, b.pos = hash.Pack(), parent, content, int32(pos)
 	b.state = b.state&maxRefs | state(group)<<refBits | hashed
 	p.form = hash
-	p.table.add(id, hash.EventInt())
+	if key := hash.EventInt(); p.table.add(id, key) {
+		s := &p.sums[group]
+		s.blocks, s.digest = s.blocks+1, s.digest+tokens.DigestTerm(key)
+	}
 }
 
 // clear empties the cache. The free queue keeps its order, as in vLLM.
@@ -142,6 +158,7 @@ func (p *pool) clear() {
 		b.copyPrev, b.copyNext = nullBlock, nullBlock
 	}
 	clear(p.table.slots)
+	clear(p.sums)
 }
 
 // each yields the first copy of every hash and group that is cached, until yield returns false.

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"fleetdrill/internal/tokens"
 	"fleetdrill/mockworker/blockhash"
 )
 
@@ -15,7 +16,7 @@ import (
 func TestPoolAgainstReference(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(2, 12).Draw(t, "blocks")
-		r := &poolRef{p: newPool(n), copies: map[uint64][]int32{}, hash: map[int32]uint64{}}
+		r := &poolRef{p: newPool(n, 2), copies: map[uint64][]int32{}, hash: map[int32]uint64{}}
 		for id := 1; id < n; id++ {
 			r.free = append(r.free, int32(id))
 		}
@@ -135,6 +136,14 @@ func (r *poolRef) check(t *rapid.T) {
 	}
 	if diff := cmp.Diff(r.copies, copies); diff != "" {
 		t.Fatalf("copies (-want +got):\n%s", diff)
+	}
+	var sums [2]sum
+	for hash := range r.copies {
+		s := &sums[hash&1]
+		s.blocks, s.digest = s.blocks+1, s.digest+tokens.DigestTerm(hash)
+	}
+	if diff := cmp.Diff(sums[:], r.p.sums, cmp.AllowUnexported(sum{})); diff != "" {
+		t.Fatalf("sums (-want +got):\n%s", diff)
 	}
 	for hash, ids := range r.copies {
 		d := blockhash.FromInt(hash)

@@ -449,6 +449,7 @@ func (m *model) checkResident(t *rapid.T) {
 	if m.clearBy {
 		return
 	}
+	m.checkSums(t)
 	resident := map[place]int{}
 	for b := range m.e.Blocks {
 		at := place{b.Hash, b.Medium, b.Group}
@@ -462,6 +463,23 @@ func (m *model) checkResident(t *rapid.T) {
 	}
 	if !maps.Equal(resident, m.copies) {
 		t.Fatalf("resident %v, announced %v", resident, m.copies)
+	}
+}
+
+// checkSums: what is kept up is what counting gives.
+func (m *model) checkSums(t *rapid.T) {
+	sums := m.e.Sums(false)
+	for b := range m.e.Blocks {
+		for i := range sums {
+			if s := &sums[i]; s.Medium == b.Medium && s.Group == b.Group {
+				s.Blocks, s.Digest = s.Blocks-1, s.Digest-tokens.DigestTerm(b.Hash.EventInt())
+			}
+		}
+	}
+	for _, s := range sums {
+		if s.Blocks != 0 || s.Digest != 0 {
+			t.Fatalf("%+v is not that of the blocks", s)
+		}
 	}
 }
 

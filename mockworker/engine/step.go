@@ -7,6 +7,7 @@ import "slices"
 // requests get their tokens, then waiting ones are admitted, then the pass runs.
 func (e *Engine) Step(now int64) StepResult {
 	e.outputs, e.batch = e.outputs[:0], e.batch[:0]
+	e.before = e.appendSums(e.before[:0])
 	e.settle()
 	e.dropAborted()
 	w := e.schedule(now)

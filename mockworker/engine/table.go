@@ -66,8 +66,8 @@ func (t *table) first(hash *blockhash.Packed, key uint64, group int32) int32 {
 	return t.slots[t.find(hash, tagOf(key, group), group)].id
 }
 
-// add links a hashed block in as the last copy of its hash.
-func (t *table) add(id int32, key uint64) {
+// add links a hashed block in as the last copy of its hash, and says whether it is the only one.
+func (t *table) add(id int32, key uint64) (only bool) {
 	b := &t.blocks[id]
 	tag := tagOf(key, b.state.group())
 	at := t.find(&b.hash, tag, b.state.group())
@@ -75,16 +75,17 @@ func (t *table) add(id int32, key uint64) {
 	b.copyNext = nullBlock
 	if head == nullBlock {
 		t.slots[at], b.copyPrev = slot{id, tag}, id
-		return
+		return true
 	}
 	last := t.blocks[head].copyPrev
 	b.copyPrev = last
 	t.blocks[last].copyNext = id
 	t.blocks[head].copyPrev = id
+	return false
 }
 
-// remove unlinks one copy; with the last one the hash is gone.
-func (t *table) remove(id int32, key uint64) {
+// remove unlinks one copy, and says whether it was the only one: then the hash is gone.
+func (t *table) remove(id int32, key uint64) (only bool) {
 	b := &t.blocks[id]
 	at := t.find(&b.hash, tagOf(key, b.state.group()), b.state.group())
 	head := t.slots[at].id
@@ -101,8 +102,10 @@ func (t *table) remove(id int32, key uint64) {
 		t.blocks[b.copyNext].copyPrev = b.copyPrev
 	default:
 		t.vacate(at)
+		only = true
 	}
 	b.copyPrev, b.copyNext = nullBlock, nullBlock
+	return only
 }
 
 // vacate empties a slot and moves later entries of the run back over it, so that no probe stops short.

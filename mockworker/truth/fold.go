@@ -228,15 +228,20 @@ func (f *Fold) Digests(from int64, dst []contract.TruthDigest) []contract.TruthD
 	return page(f.digests, dst, func(d *contract.TruthDigest) bool { return d.Seq >= from })
 }
 
+// Heads are the sets there are without their blocks, the device's main one first, and where the fold stands.
+func (f *Fold) Heads() ([]SetHead, Head) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.sets.heads(), f.head
+}
+
 // Shared is how many of the hashes that resident yields are announced in the same tier and class, in the
 // order of heads, and where the fold stands. Sets that only resident knows come last, with nothing
 // announced.
 func (f *Fold) Shared(resident []Resident) (heads []SetHead, shared []int, at Head) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, s := range f.sets.all {
-		heads = append(heads, SetHead{Tier: s.tier, Class: s.class, Blocks: len(s.blocks), Digest: s.digest})
-	}
+	heads = f.sets.heads()
 	shared = make([]int, len(heads), len(heads)+len(resident))
 	for _, r := range resident {
 		i := slices.IndexFunc(heads, func(h SetHead) bool { return h.Tier == r.Tier && h.Class == r.Class })

@@ -102,6 +102,13 @@ const maxGroups = 256
 
 func newSets() sets { return sets{all: []*set{newSet(TierDevice, ClassMain)}} }
 
+func (s *sets) heads() (out []SetHead) {
+	for _, t := range s.all {
+		out = append(out, SetHead{Tier: t.tier, Class: t.class, Blocks: len(t.blocks), Digest: t.digest})
+	}
+	return out
+}
+
 // of is the set that an event belongs to, by its place in all; false for a tier that no engine has. A
 // store tells the kind of its group, a removal only the group.
 func (s *sets) of(e *event) (int, bool) {

@@ -1,0 +1,59 @@
+package mockworker
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// BenchmarkUnderLoad is a completion of a worker under load, whose truth is sampled every 100 ms as a drill
+// does it: short ones, or prompts of 1,000 tokens that nobody shares, which keep a full pool of 16,384 blocks
+// evicting. With -cpuprofile the share of package truth and of the sampler can be read:
+//
+//	go test ./mockworker -run XXX -bench UnderLoad/long -benchtime 5s -cpuprofile /tmp/cpu
+//	go tool pprof -top -focus 'mockworker/(truth|admin)' mockworker.test /tmp/cpu
+func BenchmarkUnderLoad(b *testing.B) {
+	for name, words := range map[string]int{"short": 8, "long": 1000} {
+		b.Run(name, func(b *testing.B) {
+			f := start(b, func(c *Config) { c.NumGPUBlocksOverride = 16_384 })
+			stop, stopped := make(chan struct{}), make(chan struct{})
+			go func() {
+				defer close(stopped)
+				tick := time.NewTicker(100 * time.Millisecond)
+				defer tick.Stop()
+				for {
+					select {
+					case <-stop:
+						return
+					case <-tick.C:
+						f.truth()
+					}
+				}
+			}()
+			var n atomic.Int64
+			b.SetParallelism(8)
+			b.ResetTimer()
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					body := fmt.Sprintf(`{"model":"mock-8b","max_tokens":4,"prompt":%s}`, jsonOf(b, prompt(int(n.Add(1)), words)))
+					resp, err := http.Post(f.worker().HTTP+"/v1/completions", "application/json", strings.NewReader(body))
+					if err != nil {
+						b.Error(err)
+						return
+					}
+					_, _ = io.Copy(io.Discard, resp.Body)
+					resp.Body.Close()
+				}
+			})
+			b.StopTimer()
+			close(stop)
+			<-stopped
+			row := f.truth().Ranks[0]
+			b.ReportMetric(float64(row.NextSeq)/float64(b.N), "batches/op")
+		})
+	}
+}
