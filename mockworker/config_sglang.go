@@ -97,15 +97,10 @@ func (p *plan) onlyVLLM() error {
 	return nil
 }
 
-// readAsSGLang reads the events configuration as SGLang does where that differs: naming a publisher enables
-// it, and 0.0.0.0 is bound like *, where vLLM connects to it.
+// readAsSGLang reads the events configuration as SGLang does, where naming a publisher enables it.
 func (p *plan) readAsSGLang() {
-	if !p.sglang {
-		return
-	}
-	p.events.EnableKVCacheEvents = p.events.EnableKVCacheEvents || p.events.Publisher != nil
-	if port, ok := strings.CutPrefix(p.events.Endpoint, "tcp://0.0.0.0:"); ok {
-		p.events.Endpoint = "tcp://*:" + port
+	if p.sglang && p.events.Publisher != nil {
+		p.events.EnableKVCacheEvents = true
 	}
 }
 

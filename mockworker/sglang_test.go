@@ -17,7 +17,7 @@ func TestSGLangWorker(t *testing.T) {
 	for _, wire := range []string{"sglang-array", "sglang-map"} {
 		t.Run(wire, func(t *testing.T) {
 			f := start(t, func(c *Config) {
-				c.Wire, c.KVEventsConfig = wire, `{"publisher": "zmq", "endpoint": "tcp://0.0.0.0:0"}`
+				c.Wire, c.KVEventsConfig = wire, `{"publisher": "zmq", "endpoint": "tcp://*:0"}`
 			})
 			f.eventually("the clear of the beginning", func() bool { return f.truth().Ranks[0].NextSeq == 1 })
 			status, text := f.api("POST", "/generate", `{"input_ids":`+jsonOf(t, prompt(1, 40))+`,"sampling_params":{"max_new_tokens":25},"rid":"r1"}`)
