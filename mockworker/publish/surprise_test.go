@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -391,5 +392,61 @@ func (p *pair) answers(d *zsock.Dealer) (got []string) {
 			continue
 		}
 		return append(got, "end")
+	}
+}
+
+// Whatever is done to its batches, the truth stays what a reader makes of the bytes that were sent: live as far
+// as they came, and by replay.
+func TestTruthSurvivesSurprises(t *testing.T) {
+	p := withFaults(t)
+	rng := rand.New(rand.NewPCG(1, 2))
+	bodies := []string{
+		`{"kind":"duplicate","count":2}`, `{"kind":"duplicate","of":"store"}`, `{"kind":"duplicate","of":"hash"}`, `{"kind":"reorder","count":2}`,
+		`{"kind":"corrupt"}`, `{"kind":"corrupt","field":"hash"}`, `{"kind":"corrupt","field":"parent"}`, `{"kind":"corrupt","field":"tokens"}`,
+		`{"kind":"truncate"}`, `{"kind":"unknown_event","count":3}`, `{"kind":"unknown_field","count":3}`, `{"kind":"unknown_field","in":"batch"}`,
+		`{"kind":"unknown_parent"}`, `{"kind":"masked_store"}`, `{"kind":"masked_store","mask":"all"}`, `{"kind":"mute_removals","for":"5ms"}`,
+		`{"kind":"late_removals","steps":3,"for":"9ms"}`, `{"kind":"drop_batches","count":2}`, `{"kind":"drop_batches","count":1,"replay":"lose"}`,
+	}
+	const steps = 500
+	for range steps {
+		for range rng.IntN(3) {
+			sp, err := faults.Parse([]byte(bodies[rng.IntN(len(bodies))]), faults.Worker{Ranks: 1, Events: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = p.pub.o.Faults.Arm(clock.MonoNs(), sp) // refused while one of its kind is live
+		}
+		first := rng.IntN(6)
+		events := chain(t, first, first+1+rng.IntN(4))
+		switch rng.IntN(5) {
+		case 0:
+			events = removal(t, first, first+2)
+		case 1:
+			events = append(removal(t, first, first+1), events...)
+		case 2:
+			if rng.IntN(8) == 0 {
+				events = []engine.Event{{Kind: engine.Cleared}}
+			}
+		}
+		p.put(events)
+	}
+	for _, v := range p.pub.o.Faults.List(clock.MonoNs()) {
+		p.pub.o.Faults.Heal(clock.MonoNs(), v.ID)
+	}
+	p.put(store(t, 7), store(t, 8))
+	p.foldReplay()
+	replayed := map[uint64][]byte{}
+	for _, m := range p.replay(p.dealer(), p.base) {
+		replayed[binary.BigEndian.Uint64(m[1])] = m[2]
+	}
+	for last := uint64(p.pub.Stats().NextSeq) - 1; ; {
+		m := p.next()
+		n := binary.BigEndian.Uint64(m[1])
+		if !bytes.Equal(m[2], replayed[n]) {
+			t.Fatalf("batch %d is one live and another in the replay", n)
+		}
+		if n == last {
+			return
+		}
 	}
 }

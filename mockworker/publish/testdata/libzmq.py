@@ -5,7 +5,8 @@
 It connects and prints {"version": ...}. Then one command per line, and one line of answer each:
     {"send": ["hex", ...]}              one message, given as its frames: {}
     {"recv": 5, "quiet": 300}           up to so many messages, until none has come for so many milliseconds:
-                                        {"frames": [["hex", ...], ...]}, or {"error": ...} of the socket
+                                        {"frames": [["hex", ...], ...]}, or {"error": ...} of the socket;
+                                        the end of a replay is the last one in any case
     {"recv": 5, "quiet": 300, "seqs": true}
                                         their sequence numbers only, -1 for the end of a replay: {"seqs": [...]}
     {"disconnects": true}               {"disconnects": N}, the connections lost so far
@@ -18,12 +19,17 @@ import zmq
 from zmq.utils.monitor import recv_monitor_message
 
 
+END = b"\xff" * 8
+
+
 def recv(socket, n, quiet):
-    """Up to n messages; the first one may take as long as all of a test."""
+    """Up to n messages; the end of a replay is the last one in any case."""
     out = []
     try:
         while len(out) < n and socket.poll(quiet):
             out.append(socket.recv_multipart())
+            if len(out[-1]) > 1 and out[-1][-2] == END:
+                break
     except zmq.ZMQError as err:
         return out, err.strerror
     return out, None
