@@ -18,7 +18,7 @@ import (
 
 func benchCommand() *cobra.Command {
 	return group("bench", "Benchmarks: the index, its decisions, engines", benchIndexCommand(), benchLadderCommand(), benchScalingCommand(),
-		benchChurnCommand(), benchMemoryCommand(), benchDecisionCommand(), benchTrialCommand())
+		benchChurnCommand(), benchMemoryCommand(), benchDecisionCommand(), benchWorkerCommand(), benchTrialCommand())
 }
 
 // benchTrialCommand is what a bench starts itself as for every trial.
@@ -131,6 +131,7 @@ func (f *replayFlags) draw(trials []*drive.Result) error {
 func benchIndexCommand() *cobra.Command {
 	var f replayFlags
 	var shape string
+	var offered float64
 	c := &cobra.Command{
 		Use:   "index",
 		Short: "Sustained and overloaded rates, lookup latency and memory of the index",
@@ -142,6 +143,7 @@ half a core are made again. docs/bench.md has the definitions.
 --shape llmd measures what llm-d-kv-cache's own bench does instead: a million blocks, prompts of 512.`,
 		Example: `  fleetdrill bench index --quick                              # the built-in trace, minutes
   fleetdrill bench index --trace conversation_trace.jsonl --index chain,maptree --plot latency.svg
+  fleetdrill bench index --trace conversation_trace.jsonl --duplication 20 --offered 8 --index chain
   fleetdrill bench index --corpus smg.bin --index chain,null --json | jq '.rows[] | {index, sustained}'
   fleetdrill bench index --shape llmd --quick`,
 		Args: noArgs,
@@ -161,6 +163,9 @@ half a core are made again. docs/bench.md has the definitions.
 					return nil, err
 				}
 				defer done()
+				if offered > 0 {
+					return f.once(ctx, c, o, offered*1e6)
+				}
 				r, err := measure.Index(ctx, o)
 				if err != nil {
 					return nil, err
@@ -170,8 +175,22 @@ half a core are made again. docs/bench.md has the definitions.
 		},
 	}
 	f.add(c, drive.Contestants())
+	c.Flags().Float64Var(&offered, "offered", 0, "offer this rate alone, in million block ops/s: no bracket, the whole corpus, one trial per index unless --trials says more")
 	c.Flags().StringVar(&shape, "shape", "mooncake", "mooncake: a replayed trace; llmd: the shape of llm-d-kv-cache's bench")
 	return withConfig(c)
+}
+
+// once is the bench at one rate, on the whole corpus however long that takes.
+func (f *replayFlags) once(ctx context.Context, c *cobra.Command, o measure.Options, offered float64) (text, error) {
+	if !c.Flags().Changed("trials") {
+		o.Trials = 1
+	}
+	o.Longest = 0
+	r, err := measure.Once(ctx, o, offered)
+	if err != nil {
+		return nil, err
+	}
+	return r, f.draw(r.Trials)
 }
 
 func benchLadderCommand() *cobra.Command {
@@ -241,7 +260,8 @@ func benchChurnCommand() *cobra.Command {
 		Use:   "churn",
 		Short: "10^7 events of stores, answers and evictions: is the index what it was?",
 		Long: `A fleet of caches serves random pieces of shared chains; each request goes to its best holder, which stores what
-it lacks, appends an answer block by block and evicts. The index is looked at in between: runs, their length, runs
+it lacks, appends an answer block by block and evicts. Events count once the pools are full: an index that grows
+is not one that ages. The index is looked at in between: runs, their length, runs
 walked per lookup, lookup latency; scores are compared with the caches themselves. Printed are the first sample and
 the last; --json has all.`,
 		Example: `  fleetdrill bench churn --quick
@@ -250,6 +270,9 @@ the last; --json has all.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if f.quick && !c.Flags().Changed("events") {
 				s.Events = 1_000_000
+			}
+			if f.quick && !c.Flags().Changed("cache") {
+				s.Cache = 5000
 			}
 			if err := s.Check(); err != nil {
 				return usage(err)
@@ -261,10 +284,10 @@ the last; --json has all.`,
 	}
 	f.add(c, []string{"chain"})
 	fs := c.Flags()
-	fs.IntVar(&s.Events, "events", s.Events, "stores and removals to live through (quick: 1000000)")
+	fs.IntVar(&s.Events, "events", s.Events, "stores and removals to live through once the pools are full (quick: 1000000)")
 	fs.IntVar(&s.Workers, "workers", s.Workers, "workers")
 	fs.IntVar(&s.Chains, "chains", s.Chains, "chains that requests are pieces of")
-	fs.IntVar(&s.Cache, "cache", s.Cache, "blocks of a worker's pool")
+	fs.IntVar(&s.Cache, "cache", s.Cache, "blocks of a worker's pool (quick: 5000)")
 	fs.IntVar(&s.Answer, "answer", s.Answer, "blocks that each request appends one by one")
 	fs.Uint64Var(&s.Seed, "seed", s.Seed, "decides every choice")
 	return withConfig(c)

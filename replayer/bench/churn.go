@@ -23,8 +23,8 @@ type ChurnSpec struct {
 	Shared    float64 `json:"shared"`
 	Cache     int     `json:"cache"`
 	Answer    int     `json:"answer"`
-	// Events end it; Samples are taken in between at even distances, each with Exact queries whose scores
-	// are compared with the caches themselves, Final at the end.
+	// Events are lived through once the pools are full; Samples are taken in between at even distances, each
+	// with Exact queries whose scores are compared with the caches themselves, Final at the end.
 	Events  int    `json:"events"`
 	Samples int    `json:"samples"`
 	Exact   int    `json:"exact"`
@@ -32,7 +32,7 @@ type ChurnSpec struct {
 	Seed    uint64 `json:"seed"`
 }
 
-// DefaultChurn is the published definition, over 10^7 events.
+// DefaultChurn is the published definition, over 10^7 events with full pools.
 func DefaultChurn(name string) ChurnSpec {
 	return ChurnSpec{Index: name, Workers: 128, Chains: 4000, MinBlocks: 16, MaxBlocks: 256, Shared: 0.7, Cache: 20_000, Answer: 4,
 		Events: 10_000_000, Samples: 20, Exact: 200, Final: 5000, Seed: 1}
@@ -52,8 +52,9 @@ func (s ChurnSpec) Check() error {
 type ChurnRow struct {
 	Index string `json:"index"`
 	// Phase is "before" (the first sample) or "after" (the last); in between it is empty.
-	Phase  string `json:"phase,omitempty"`
-	Events int    `json:"events"`
+	Phase string `json:"phase,omitempty"`
+	// Events are those since the pools were full.
+	Events int `json:"events"`
 	// RunsLive, MeanRunLength and RunsPerLookup are 0 for an index that has no runs or does not count them.
 	RunsLive      int64         `json:"runs_live"`
 	MeanRunLength float64       `json:"mean_run_length"`
@@ -67,12 +68,14 @@ type ChurnRow struct {
 
 // ChurnResult is one index' life.
 type ChurnResult struct {
-	Rows     []ChurnRow    `json:"rows"`    // before, after
-	Samples  []ChurnRow    `json:"samples"` // all
-	Requests int           `json:"requests"`
-	WallS    float64       `json:"wall_s"`
-	Foreign  drive.Foreign `json:"foreign"`
-	LoadAvg  float64       `json:"load_avg"`
+	Rows     []ChurnRow `json:"rows"`    // before, after
+	Samples  []ChurnRow `json:"samples"` // all
+	Requests int        `json:"requests"`
+	// FillEvents came before the first sample's: an index that grows is not one that ages.
+	FillEvents int           `json:"fill_events"`
+	WallS      float64       `json:"wall_s"`
+	Foreign    drive.Foreign `json:"foreign"`
+	LoadAvg    float64       `json:"load_avg"`
 }
 
 // Churn lives through it in this process.
@@ -88,6 +91,8 @@ func Churn(s ChurnSpec) (*ChurnResult, error) {
 	began := time.Now()
 	res := &ChurnResult{}
 	foreign := drive.Watch()
+	l.fillPools()
+	res.FillEvents, l.events = l.events, 0
 	for sample := 1; sample <= s.Samples; sample++ {
 		l.until(s.Events / s.Samples * sample)
 		n := s.Exact
@@ -140,6 +145,25 @@ func newLife(s ChurnSpec, ix index.Index) *life {
 		l.pools = append(l.pools, lru.New(s.Cache))
 	}
 	return l
+}
+
+// full is the share of all blocks that are cached when the pools count as full: a worker that no chain fell
+// to would be waited for in vain.
+const full = 0.99
+
+// fillPools serves requests until the pools are full, or do not become so within ten times their blocks.
+func (l *life) fillPools() {
+	want := l.spec.Workers * l.spec.Cache
+	for cached := 0; float64(cached) < full*float64(want) && l.requests < 10*want; {
+		for range 1000 {
+			l.request()
+		}
+		cached = 0
+		for _, pool := range l.pools {
+			cached += pool.Len()
+		}
+		l.lookups = l.lookups[:0]
+	}
 }
 
 // until serves requests until so many events have passed.

@@ -152,8 +152,8 @@ func (w *warehouse) session() {
 		if w.room[h] < len(c.hashes) {
 			continue
 		}
-		w.room[h] -= len(c.hashes)
 		c.store(w.index, index.Holder(h), 0, storeStep)
+		w.room[h] = w.spec.Blocks - w.index.Count(index.Holder(h)) // heads are there once
 		held = true
 	}
 	if held {

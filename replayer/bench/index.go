@@ -92,10 +92,12 @@ type Comparison struct {
 type IndexReport struct {
 	Corpus CorpusInfo `json:"corpus"`
 	Machine
-	Rows        []IndexRow      `json:"rows"`
-	Control     *Control        `json:"control,omitempty"`
-	Comparisons []Comparison    `json:"comparisons,omitempty"`
-	Trials      []*drive.Result `json:"trials"`
+	Rows        []IndexRow   `json:"rows"`
+	Control     *Control     `json:"control,omitempty"`
+	Comparisons []Comparison `json:"comparisons,omitempty"`
+	// Published are the chain index' figures beside those of others, with our bars and goals.
+	Published []Figure        `json:"published,omitempty"`
+	Trials    []*drive.Result `json:"trials"`
 }
 
 // series are the trials of one index, in turns with the others.
@@ -132,6 +134,39 @@ func Index(ctx context.Context, o Options) (*IndexReport, error) {
 	}
 	out.Control = control.against(all[0])
 	out.Comparisons = compare(out.Rows)
+	out.Published = published(out)
+	return out, nil
+}
+
+// Once measures every index at one rate, in turns. A rate counts as sustained when at least three trials all
+// keep it up.
+func Once(ctx context.Context, o Options, offered float64) (*IndexReport, error) {
+	r := &rounds{ctx: ctx, o: o}
+	all := make([]*series, len(o.Indexes))
+	for turn := range o.Trials {
+		for i, name := range o.Indexes {
+			r.say("%s: trial %d of %d", name, turn+1, o.Trials)
+			t, err := r.trial(name, o.Lanes, offered, nil)
+			if err != nil {
+				return nil, err
+			}
+			if all[i] == nil {
+				all[i] = &series{name: name}
+			}
+			all[i].at = append(all[i].at, t)
+		}
+	}
+	out := &IndexReport{Corpus: Info(o.Corpus), Machine: r.Machine, Trials: r.trials}
+	for _, s := range all {
+		s.hi = s.at[0].Offered
+		row := s.row(o.Lanes)
+		if row.Held == row.Trials && row.Trials >= confirmations {
+			row.Sustained = row.Offered
+		}
+		out.Rows = append(out.Rows, row)
+	}
+	out.Comparisons = compare(out.Rows)
+	out.Published = published(out)
 	return out, nil
 }
 

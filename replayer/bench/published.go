@@ -33,9 +33,9 @@ func (f Figure) Verdict() string {
 
 func (f Figure) text(v float64) string { return fmt.Sprintf("%.4g%s", v, f.Unit) }
 
-// Published holds the chain index of a report against the published figures, per lane core. The published
+// published holds the chain index of a report against the published figures, per lane core. The published
 // ones are of 52 and 59 lane cores of another machine: chain, CRTC and positional index in Rust.
-func Published(r *IndexReport) (out []Figure) {
+func published(r *IndexReport) (out []Figure) {
 	for i := range r.Rows {
 		row := &r.Rows[i]
 		if row.Index != kinds.Chain {

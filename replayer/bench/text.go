@@ -89,7 +89,7 @@ func (r *IndexReport) Text() string {
 		}
 		s += "\n" + t.String()
 	}
-	return s + "\n" + publishedText(Published(r))
+	return s + "\n" + publishedText(r.Published)
 }
 
 func (e Estimate) text() string { return fmt.Sprintf("%.3f (%.3f to %.3f)", e.Median, e.Low, e.High) }

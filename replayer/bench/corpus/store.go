@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 
@@ -63,7 +64,6 @@ func (s Store) Import(public string) (string, error) {
 	if s.usable(path) {
 		return path, nil
 	}
-	limit := n
 	// Arrays that grow are copied, and the sets that count what is resident are as large again.
 	if have, ok := s.available(); ok && 3*n > have {
 		return "", fmt.Errorf("%w: reading %s of %.1f GB takes up to %.1f GB, %.1f GB are available", ErrNoRoom, public, gb(n), gb(3*n), gb(have))
@@ -72,7 +72,7 @@ func (s Store) Import(public string) (string, error) {
 		return "", fmt.Errorf("reading %s: %w", public, err)
 	}
 	s.say("reading %s, %.2f GB", public, gb(n))
-	c, err := ReadSMG(f, limit)
+	c, err := ReadSMG(f, math.MaxInt64)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", public, err)
 	}
