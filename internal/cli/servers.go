@@ -56,6 +56,7 @@ func workerCommand() *cobra.Command {
 	}
 	mockworker.AddFlags(c.Flags(), &cfg)
 	logs.add(c)
+	c.AddCommand(workerFitCommand())
 	return withConfig(c)
 }
 

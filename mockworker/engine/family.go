@@ -9,9 +9,13 @@ import (
 // What engines of other families share with this one, so that the same seed, request and timing profile
 // mean the same under each of them.
 
-// PassTime is the length in ns of the step-th model pass, which computes p at this pace.
+// PassTime is the length in ns of the step-th model pass from 1, which computes p at this pace.
 func (c Config) PassTime(p Pass, pace Pace, step int64) int64 {
-	return pace.bend(c.Timing.duration(p), c.Seed, step)
+	d := c.Timing.duration(p)
+	if step == 1 {
+		d += c.Timing.FirstStep
+	}
+	return pace.bend(d, c.Seed, step)
 }
 
 // Validate says what is out of range.

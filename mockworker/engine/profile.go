@@ -35,12 +35,17 @@ type Figure struct {
 type Profile struct {
 	Name  string `yaml:"name"`
 	About string `yaml:"about"`
-	// StepNs to PrefillContextNs are Timing's A to E.
-	StepNs           Figure `yaml:"step_ns"`
-	PrefillTokenNs   Figure `yaml:"prefill_token_ns"`
-	DecodeSeqNs      Figure `yaml:"decode_seq_ns"`
-	DecodeContextNs  Figure `yaml:"decode_context_token_ns"`
-	PrefillContextNs Figure `yaml:"prefill_token_context_ns"`
+	// StepNs to PrefillContextNs are Timing's A to E; a profile has either all of them or a Curve.
+	StepNs           *Figure       `yaml:"step_ns,omitempty"`
+	PrefillTokenNs   *Figure       `yaml:"prefill_token_ns,omitempty"`
+	DecodeSeqNs      *Figure       `yaml:"decode_seq_ns,omitempty"`
+	DecodeContextNs  *Figure       `yaml:"decode_context_token_ns,omitempty"`
+	PrefillContextNs *Figure       `yaml:"prefill_token_context_ns,omitempty"`
+	Curve            *ProfileCurve `yaml:"curve,omitempty"`
+	// Timing's Overhead, FirstStep and Jitter, 0 where the profile has none.
+	RequestOverheadNs *Figure `yaml:"request_overhead_ns,omitempty"`
+	FirstStepNs       *Figure `yaml:"first_step_extra_ns,omitempty"`
+	StepJitter        *Figure `yaml:"step_jitter,omitempty"`
 
 	NumBlocks           Figure `yaml:"num_blocks"`
 	BlockSize           Figure `yaml:"block_size"`
@@ -48,12 +53,51 @@ type Profile struct {
 	MaxNumBatchedTokens Figure `yaml:"max_num_batched_tokens"`
 }
 
+// ProfileCurve is a Curve in a profile: prefill by points of tokens and nanoseconds, each further figure
+// with its basis.
+type ProfileCurve struct {
+	PrefillPoints struct {
+		Basis string       `yaml:"basis"`
+		Table [][2]float64 `yaml:"table,flow"`
+	} `yaml:"prefill_points"`
+	BatchBaseNs    Figure `yaml:"batched_prefill_ns"`
+	BatchTokenNs   Figure `yaml:"batched_prefill_token_ns"`
+	DecodeNs       Figure `yaml:"decode_ns"`
+	DecodeUseNs    Figure `yaml:"decode_use_ns"`
+	DecodeSquareNs Figure `yaml:"decode_use_squared_ns"`
+	CapacityTokens Figure `yaml:"capacity_tokens"`
+}
+
 // Timing is the profile's step time.
 func (p Profile) Timing() Timing {
-	return Timing{
-		A: p.StepNs.Value, B: p.PrefillTokenNs.Value, C: p.DecodeSeqNs.Value,
-		D: p.DecodeContextNs.Value, E: p.PrefillContextNs.Value,
+	t := Timing{
+		A: p.StepNs.value(), B: p.PrefillTokenNs.value(), C: p.DecodeSeqNs.value(),
+		D: p.DecodeContextNs.value(), E: p.PrefillContextNs.value(),
+		Overhead: int64(p.RequestOverheadNs.value()), FirstStep: int64(p.FirstStepNs.value()), Jitter: p.StepJitter.value(),
 	}
+	if p.Curve != nil {
+		t.Curve = p.Curve.curve()
+	}
+	return t
+}
+
+func (c *ProfileCurve) curve() *Curve {
+	out := &Curve{
+		BatchBase: c.BatchBaseNs.Value, BatchToken: c.BatchTokenNs.Value,
+		D0: c.DecodeNs.Value, D1: c.DecodeUseNs.Value, D2: c.DecodeSquareNs.Value, Capacity: c.CapacityTokens.Value,
+	}
+	for _, p := range c.PrefillPoints.Table {
+		out.Points = append(out.Points, Point{Tokens: int(p[0]), Ns: p[1]})
+	}
+	return out
+}
+
+// value is 0 for a figure that a profile does not have.
+func (f *Figure) value() float64 {
+	if f == nil {
+		return 0
+	}
+	return f.Value
 }
 
 // Int is a figure that counts something.
@@ -110,32 +154,90 @@ func parseProfile(data []byte) (Profile, error) {
 	return p, p.validate()
 }
 
+// named is a figure and its key.
+type named struct {
+	key string
+	*Figure
+}
+
+// coefficients are Timing's A to E as far as the profile has them.
+func (p *Profile) coefficients() []named {
+	return []named{
+		{"step_ns", p.StepNs},
+		{"prefill_token_ns", p.PrefillTokenNs},
+		{"decode_seq_ns", p.DecodeSeqNs},
+		{"decode_context_token_ns", p.DecodeContextNs},
+		{"prefill_token_context_ns", p.PrefillContextNs},
+	}
+}
+
+func (c *ProfileCurve) figures() []named {
+	return []named{
+		{"curve.prefill_points", &Figure{Basis: c.PrefillPoints.Basis}},
+		{"curve.batched_prefill_ns", &c.BatchBaseNs},
+		{"curve.batched_prefill_token_ns", &c.BatchTokenNs},
+		{"curve.decode_ns", &c.DecodeNs},
+		{"curve.decode_use_ns", &c.DecodeUseNs},
+		{"curve.decode_use_squared_ns", &c.DecodeSquareNs},
+		{"curve.capacity_tokens", &c.CapacityTokens},
+	}
+}
+
 // validate checks every figure, in the order of the file.
 func (p Profile) validate() error {
 	if p.Name == "" {
 		return errors.New("name is missing")
 	}
-	for _, f := range []struct {
-		key string
-		Figure
-		count bool // a whole number of at least 1
-	}{
-		{"step_ns", p.StepNs, false},
-		{"prefill_token_ns", p.PrefillTokenNs, false},
-		{"decode_seq_ns", p.DecodeSeqNs, false},
-		{"decode_context_token_ns", p.DecodeContextNs, false},
-		{"prefill_token_context_ns", p.PrefillContextNs, false},
-		{"num_blocks", p.NumBlocks, true},
-		{"block_size", p.BlockSize, true},
-		{"max_num_seqs", p.MaxNumSeqs, true},
-		{"max_num_batched_tokens", p.MaxNumBatchedTokens, true},
-	} {
-		if !slices.Contains([]string{BasisFitted, BasisPredicted, BasisUnproven, BasisChosen}, f.Basis) {
-			return fmt.Errorf("%s: basis is %q, must be fitted, predicted, never validated or chosen", f.key, f.Basis)
+	times, err := p.times()
+	if err != nil {
+		return err
+	}
+	for _, f := range times {
+		if err := f.checkBasis(); err != nil {
+			return err
 		}
-		if f.count && (f.Value < 1 || f.Value != float64(f.Int())) {
+	}
+	for _, f := range []named{
+		{"num_blocks", &p.NumBlocks},
+		{"block_size", &p.BlockSize},
+		{"max_num_seqs", &p.MaxNumSeqs},
+		{"max_num_batched_tokens", &p.MaxNumBatchedTokens},
+	} {
+		if err := f.checkBasis(); err != nil {
+			return err
+		}
+		if f.Value < 1 || f.Value != float64(f.Int()) {
 			return fmt.Errorf("%s is %v, must be a whole number of at least 1", f.key, f.Value)
 		}
 	}
 	return p.Timing().validate()
+}
+
+// times are the figures of the step time that the profile has: the five or the curve, then what is optional.
+func (p *Profile) times() ([]named, error) {
+	figures := p.coefficients()
+	if p.Curve != nil {
+		for _, f := range figures {
+			if f.Figure != nil {
+				return nil, fmt.Errorf("%s beside a curve: a step's time is one or the other", f.key)
+			}
+		}
+		figures = p.Curve.figures()
+	}
+	for _, f := range []named{{"request_overhead_ns", p.RequestOverheadNs}, {"first_step_extra_ns", p.FirstStepNs}, {"step_jitter", p.StepJitter}} {
+		if f.Figure != nil {
+			figures = append(figures, f)
+		}
+	}
+	return figures, nil
+}
+
+func (f named) checkBasis() error {
+	if f.Figure == nil {
+		return fmt.Errorf("%s is missing", f.key)
+	}
+	if !slices.Contains([]string{BasisFitted, BasisPredicted, BasisUnproven, BasisChosen}, f.Basis) {
+		return fmt.Errorf("%s: basis is %q, must be fitted, predicted, never validated or chosen", f.key, f.Basis)
+	}
+	return nil
 }

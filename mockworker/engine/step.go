@@ -15,7 +15,7 @@ func (e *Engine) Step(now int64) StepResult {
 		return e.idle(now)
 	}
 	e.steps++
-	until := now + e.pace.bend(e.cfg.Timing.duration(w), e.cfg.Seed, e.steps)
+	until := now + e.cfg.PassTime(w, e.pace, e.steps)
 	for _, s := range e.batch {
 		e.advance(s, until)
 	}

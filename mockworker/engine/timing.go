@@ -21,11 +21,14 @@ type Timing struct {
 	// Overhead is how long after its arrival a request can be scheduled at the earliest: what a server does
 	// around its engine, all in front of it. TTFT and latency grow by it, gaps between tokens do not.
 	Overhead int64
+	// FirstStep is what the first model pass of an engine takes beyond its time, while kernels are loaded and
+	// memory is touched for the first time.
+	FirstStep int64
 	// Jitter is the share by which steps are unevenly longer or shorter, see Pace.
 	Jitter float64
 }
 
-// maxOverhead bounds Timing.Overhead: it is for milliseconds of tokenising, not for outages.
+// maxOverhead bounds Overhead and FirstStep: they are for tokenising and warming up, not for outages.
 const maxOverhead = int64(time.Minute)
 
 func (t Timing) validate() error {
@@ -39,6 +42,9 @@ func (t Timing) validate() error {
 	}
 	if t.Overhead < 0 || t.Overhead > maxOverhead {
 		return fmt.Errorf("request overhead is %d ns, must be from 0 to %d", t.Overhead, maxOverhead)
+	}
+	if t.FirstStep < 0 || t.FirstStep > maxOverhead {
+		return fmt.Errorf("first step's extra is %d ns, must be from 0 to %d", t.FirstStep, maxOverhead)
 	}
 	if !(t.Jitter >= 0 && t.Jitter < 1) {
 		return fmt.Errorf("jitter is %v, must be at least 0 and below 1", t.Jitter)
