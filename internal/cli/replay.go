@@ -46,6 +46,7 @@ type replayOptions struct {
 	eventDelay            time.Duration
 	hash                  string
 	gatewayArgs           []string
+	engine                engineOptions
 
 	live, sim        bool
 	url, workersFile string
@@ -117,6 +118,7 @@ func (o *replayOptions) add(c *cobra.Command) {
 	f.StringVar(&o.loadReport, "load-report", sim.LoadVLLM, "with --sim: what workers tell of their load, vllm (no queued tokens, no rate) or full")
 	f.DurationVar(&o.eventDelay, "event-delay", sim.DefaultEventDelay, "with --sim: from the end of a step to its events at the gateway")
 	f.StringVar(&o.hash, "hash", sim.HashChain64, "with --sim: what engines hash blocks with, "+sim.HashChain64+" or an algorithm of a worker")
+	o.engine.add(f)
 	f.StringArrayVar(&o.gatewayArgs, "gateway-arg", nil, "one more argument of the gateway; repeatable")
 	f.BoolVar(&o.live, "live", false, "real processes and real time (default)")
 	f.BoolVar(&o.sim, "sim", false, "simulated time: the same engines and routing code in one process")
@@ -181,7 +183,7 @@ func (o *replayOptions) asPublished(changed func(string) bool) error {
 
 // checkURL refuses the flags of a fleet that is not ours to start.
 func (o *replayOptions) checkURL(c *cobra.Command) error {
-	for _, name := range []string{"policy", "kv-index", "workers", "profile", "kv-blocks", "block-size", "load-interval", "load-max-age", "gateway-arg"} {
+	for _, name := range append([]string{"policy", "kv-index", "workers", "profile", "kv-blocks", "block-size", "load-interval", "load-max-age", "gateway-arg"}, engineFlags[:]...) {
 		if c.Flags().Changed(name) {
 			return fmt.Errorf("--%s: not with --url, whose fleet is already running", name)
 		}
@@ -195,6 +197,9 @@ func (o *replayOptions) checkFleet(c *cobra.Command) error {
 	}
 	if o.workersFile != "" {
 		return errors.New("--workers-file: only with --url")
+	}
+	if err := o.engine.check(); err != nil {
+		return err
 	}
 	if err := checkIndex(o.kvIndex); err != nil {
 		return err
@@ -318,7 +323,7 @@ func (o *replayOptions) replay(ctx context.Context, p *plan.Plan, info result.In
 	}
 	return live.Run(ctx, live.Options{Plan: p, Info: info, Dir: dir, URL: o.url, Workers: workers, Progress: lines.live,
 		Fleet: lab.FleetSpec{Workers: o.workers, Profile: o.profile, KVBlocks: o.kvBlocks, BlockSize: o.blockSize, Seed: o.plan.Seed, Direct: true,
-			Args: []string{"--max-model-len", strconv.Itoa(o.plan.ModelLimit)}},
+			Args: append([]string{"--max-model-len", strconv.Itoa(o.plan.ModelLimit)}, o.engine.args()...)},
 		GatewayArgs: o.gatewayFlags(info.Policy)})
 }
 

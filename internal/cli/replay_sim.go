@@ -58,6 +58,7 @@ func (o *replayOptions) simulate(ctx context.Context, p *plan.Plan, info result.
 	began := time.Now()
 	r, err := sim.Run(ctx, sim.Config{
 		Plan: p, Workers: o.workers, Policy: info.Policy, KVIndex: o.kvIndex, Retries: gateway.DefaultConfig().Retries, Profile: prof, NumBlocks: o.kvBlocks, BlockSize: o.blockSize,
+		MaxNumSeqs: o.engine.maxNumSeqs, MaxNumBatchedTokens: o.engine.maxBatchedTokens, ReserveFullISL: o.engine.reserveFull, Late: o.engine.late,
 		MaxModelLen: o.plan.ModelLimit, Hash: o.hash, Seed: o.plan.Seed, EventDelay: o.eventDelay,
 		LoadReport: o.loadReport, LoadPush: o.loadPush, LoadEvery: o.loadEvery, LoadMaxAge: o.loadMaxAge,
 		Progress: func(ended int, virtualNs int64) {

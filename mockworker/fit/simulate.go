@@ -27,7 +27,8 @@ type Simulator struct {
 func NewSimulator(run *Run, s Sizes) (*Simulator, error) {
 	m := &Simulator{run: run, config: engine.Config{
 		BlockSize: s.BlockSize, NumBlocks: s.NumBlocks, MaxNumSeqs: s.MaxNumSeqs, MaxNumBatchedTokens: s.MaxNumBatchedTokens,
-		MaxModelLen: 2 * maxTokens, EnablePrefixCaching: !run.NoPrefixCaching && !roomForAll(run, s), Hasher: blockhash.NewChain64(),
+		MaxModelLen: 2 * maxTokens, ReserveFullISL: run.ReserveFull,
+		EnablePrefixCaching: !run.NoPrefixCaching && !roomForAll(run, s), Hasher: blockhash.NewChain64(),
 	}}
 	for i, q := range run.Requests {
 		tokens := make([]uint32, q.Input)

@@ -10,6 +10,7 @@ import (
 	"fleetdrill/gateway/policy"
 	"fleetdrill/mockworker/blockhash"
 	"fleetdrill/mockworker/engine"
+	"fleetdrill/mockworker/late"
 	"fleetdrill/replayer/plan"
 )
 
@@ -46,10 +47,17 @@ type Config struct {
 	// Retries bounds the further attempts of a request that the fleet ended.
 	Retries int
 
-	// Profile sizes and times every engine; NumBlocks and BlockSize (tokens) override it when not 0.
-	Profile   engine.Profile
-	NumBlocks int
-	BlockSize int
+	// Profile sizes and times every engine; NumBlocks, BlockSize (tokens), MaxNumSeqs and
+	// MaxNumBatchedTokens override it when not 0.
+	Profile             engine.Profile
+	NumBlocks           int
+	BlockSize           int
+	MaxNumSeqs          int
+	MaxNumBatchedTokens int
+	// ReserveFullISL admits a request only when all of its prompt fits.
+	ReserveFullISL bool
+	// Late holds back the removals that engines announce.
+	Late late.Options
 	// MaxModelLen bounds prompt and answer together, in tokens; 0 means DefaultMaxModelLen.
 	MaxModelLen int
 	// Hash is HashChain64, which empty means, or an algorithm of mockworker/blockhash.
@@ -86,6 +94,8 @@ func (c Config) withDefaults() Config {
 	c.KVIndex = orElse(c.KVIndex, kinds.Default)
 	c.NumBlocks = orElse(c.NumBlocks, c.Profile.NumBlocks.Int())
 	c.BlockSize = orElse(c.BlockSize, c.Profile.BlockSize.Int())
+	c.MaxNumSeqs = orElse(c.MaxNumSeqs, c.Profile.MaxNumSeqs.Int())
+	c.MaxNumBatchedTokens = orElse(c.MaxNumBatchedTokens, c.Profile.MaxNumBatchedTokens.Int())
 	c.MaxModelLen = orElse(c.MaxModelLen, DefaultMaxModelLen)
 	c.Hash = orElse(c.Hash, HashChain64)
 	c.EventDelay = orElse(c.EventDelay, DefaultEventDelay)
@@ -112,7 +122,7 @@ func (c Config) validate() error {
 	case min(c.EventDelay, c.LinkDelay, c.LoadEvery, c.LoadMaxAge) < 0 || c.Retries < 0:
 		return errors.New("delays, periods and retries must not be negative")
 	}
-	return nil
+	return c.Late.Validate()
 }
 
 // hasher is the engines' block hash.

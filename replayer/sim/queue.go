@@ -6,6 +6,7 @@ type kind uint8
 
 const (
 	stepEnds      kind = iota // a worker's model pass is over
+	removalsDue               // removals that an idle worker holds back may go out
 	batchArrives              // a worker's event batch reaches the gateway
 	tokensArrive              // the outputs of a pass reach the gateway and the client
 	replayAnswers             // a worker's replay answer reaches the gateway

@@ -11,6 +11,7 @@ import (
 	"fleetdrill/gateway/policy"
 	"fleetdrill/internal/rng"
 	"fleetdrill/mockworker/engine"
+	"fleetdrill/mockworker/late"
 	"fleetdrill/replayer/result"
 )
 
@@ -96,13 +97,13 @@ func newSim(c Config) (*sim, error) {
 }
 
 func (s *sim) newWorker(n int) (*worker, error) {
-	c, p := s.c, s.c.Profile
-	w := &worker{n: n, id: "w" + strconv.Itoa(n+1), full: c.LoadReport == LoadFull}
+	c := s.c
+	w := &worker{n: n, id: "w" + strconv.Itoa(n+1), full: c.LoadReport == LoadFull, late: late.New(c.Late)}
 	var err error
 	w.eng, err = engine.New(engine.Config{
-		BlockSize: c.BlockSize, NumBlocks: c.NumBlocks, MaxNumSeqs: p.MaxNumSeqs.Int(),
-		MaxNumBatchedTokens: p.MaxNumBatchedTokens.Int(), MaxModelLen: c.MaxModelLen, EnablePrefixCaching: true,
-		Hasher: s.maker.hasher, Timing: p.Timing(), Seed: c.Seed,
+		BlockSize: c.BlockSize, NumBlocks: c.NumBlocks, MaxNumSeqs: c.MaxNumSeqs,
+		MaxNumBatchedTokens: c.MaxNumBatchedTokens, ReserveFullISL: c.ReserveFullISL, MaxModelLen: c.MaxModelLen, EnablePrefixCaching: true,
+		Hasher: s.maker.hasher, Timing: c.Profile.Timing(), Seed: c.Seed,
 	})
 	if err != nil {
 		return nil, err
@@ -145,6 +146,8 @@ func (s *sim) take(k kind, w *worker) {
 	switch k {
 	case stepEnds:
 		s.stepEnds(w)
+	case removalsDue:
+		s.removalsDue(w)
 	case batchArrives:
 		s.batchArrives(w)
 	case tokensArrive:

@@ -22,6 +22,7 @@ func (s *sim) begin(w *worker) {
 	w.stepping = w.step.Worked
 	if !w.stepping {
 		w.look(0, 0)
+		s.wakeForRemovals(w)
 		return
 	}
 	s.queue.push(w.step.Until, stepEnds, w.n)
@@ -62,14 +63,36 @@ func (s *sim) stepEnds(w *worker) {
 		outs = append(outs, output{ref: out.Ref, index: out.Index, stats: out.Stats})
 	}
 	w.look(decoded, s.now-w.began)
-	if len(w.step.Events) > 0 {
-		b, memory := w.batcher.batch(float64(s.now)/float64(second), w.step.Events)
-		w.kept = append(w.kept, b)
-		s.batches++
-		s.publish(w, published{batch: b, memory: memory, record: w.record, at: s.now})
-	}
+	s.announce(w, w.late.Filter(s.now, w.step.Events))
 	s.answer(w, outs)
 	s.begin(w)
+}
+
+// announce publishes events as a batch, if there are any.
+func (s *sim) announce(w *worker, events []engine.Event) {
+	if len(events) == 0 {
+		return
+	}
+	b, memory := w.batcher.batch(float64(s.now)/float64(second), events)
+	w.kept = append(w.kept, b)
+	s.batches++
+	s.publish(w, published{batch: b, memory: memory, record: w.record, at: s.now})
+}
+
+// wakeForRemovals sees to it that what an idle worker holds back goes out in time. While it steps, its steps
+// do.
+func (s *sim) wakeForRemovals(w *worker) {
+	if at, ok := w.late.Next(); ok {
+		s.queue.push(max(at, s.now), removalsDue, w.n)
+	}
+}
+
+func (s *sim) removalsDue(w *worker) {
+	if w.stepping {
+		return
+	}
+	s.announce(w, w.late.Due(s.now))
+	s.wakeForRemovals(w)
 }
 
 // publish sends a batch, or a load record alone, on its way to the gateway.

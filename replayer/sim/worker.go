@@ -4,6 +4,7 @@ import (
 	"fleetdrill/gateway/fleet"
 	"fleetdrill/gateway/recovery"
 	"fleetdrill/mockworker/engine"
+	"fleetdrill/mockworker/late"
 )
 
 // worker is a mock worker: an engine core and what its process does around it. Letters are read between
@@ -13,6 +14,7 @@ type worker struct {
 	id      string
 	eng     *engine.Engine
 	batcher *batcher
+	late    *late.Removals
 	full    bool // load records have every field
 
 	mail     []letter
