@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -405,7 +406,7 @@ func TestGRPCEventsAreTheAnnouncedTruth(t *testing.T) {
 			if len(held) != row.AnnouncedBlocks || held.digest() != uint64(row.Digest) || lateHeld.digest() != held.digest() {
 				t.Errorf("held %d blocks %x, late %x; announced %d %x", len(held), held.digest(), lateHeld.digest(), row.AnnouncedBlocks, uint64(row.Digest))
 			}
-			if row.AnnouncedBlocks == 0 || row.NextSeq < 60 {
+			if row.AnnouncedBlocks == 0 || row.NextSeq < 20 {
 				t.Errorf("too little happened: %+v", row)
 			}
 		})
@@ -584,5 +585,40 @@ func TestGRPCFlags(t *testing.T) {
 		if err := Validate(c); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
+	}
+}
+
+// What is no request costs its own connection or call and nothing else.
+func TestGRPCHostileClients(t *testing.T) {
+	f := start(t, func(c *Config) { withGRPC(c); c.MaxBodyBytes = 100_000 })
+	c := f.grpc()
+	for _, text := range []string{"", "GET / HTTP/1.1\r\n\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + strings.Repeat("\xff", 50_000)} {
+		conn, err := net.Dial("tcp", f.worker().GRPC)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := io.WriteString(conn, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := c.generate(tokenized(make([]uint32, 100_001))); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("a request of more than 100,000 bytes: %v", err)
+	}
+	var none vllmengine.AbortResponse
+	if err := c.conn.Invoke(c.ctx, "/vllm.grpc.engine.VllmEngine/Nothing", &vllmengine.AbortRequest{}, &none); status.Code(err) != codes.Unimplemented {
+		t.Errorf("an unknown method: %v", err)
+	}
+	garbage := &vllmengine.AbortRequest{}
+	garbage.ProtoReflect().SetUnknown([]byte("\x22\x05\xff\xff\xff\xff\xff")) // sampling parameters that are none
+	if err := c.conn.Invoke(c.ctx, "/vllm.grpc.engine.VllmEngine/Generate", garbage, &none); status.Code(err) != codes.Internal {
+		t.Errorf("bytes that are no request: %v", err)
+	}
+	many := &vllmengine.AbortRequest{RequestIds: make([]string, 20_000)}
+	if _, err := c.Abort(c.ctx, many); err != nil {
+		t.Errorf("an abort of many: %v", err)
+	}
+	if a := c.mustGenerate(asks("", prompt(1, 20), 3, false)); len(a.endings[0].OutputIds) != 3 {
+		t.Errorf("afterwards: %v", a.endings)
 	}
 }
