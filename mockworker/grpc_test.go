@@ -622,3 +622,38 @@ func TestGRPCHostileClients(t *testing.T) {
 		t.Errorf("afterwards: %v", a.endings)
 	}
 }
+
+// What a fault makes of a batch's bytes or of its place shows in messages as far as they can tell it.
+func TestGRPCOfSurprisingBatches(t *testing.T) {
+	f := start(t, withGRPC)
+	c := f.grpc()
+	st := c.subscribe(0)
+	next := 1000
+	store := func() { f.complete(prompt(next, 32), 1, ""); next++ }
+	for _, x := range []struct {
+		fault  string
+		want   []int64 // sequence numbers relative to the first of two batches
+		events []int
+	}{
+		{`{"kind": "duplicate"}`, []int64{0, 0, 1}, []int{1, 1, 1}},
+		{`{"kind": "duplicate", "of": "store"}`, []int64{0, 1}, []int{2, 1}},
+		{`{"kind": "reorder"}`, []int64{1, 0}, []int{1, 1}},
+		{`{"kind": "truncate"}`, []int64{0, 1}, []int{0, 1}},
+		{`{"kind": "corrupt"}`, []int64{0, 1}, []int{0, 1}},
+		{`{"kind": "corrupt", "field": "seq"}`, []int64{0, 1}, []int{1, 1}},
+		{`{"kind": "unknown_event"}`, []int64{0, 1}, []int{1, 1}},
+		{`{"kind": "unknown_field"}`, []int64{0, 1}, []int{1, 1}},
+		{`{"kind": "unknown_field", "in": "batch"}`, []int64{0, 1}, []int{1, 1}},
+		{`{"kind": "masked_store"}`, []int64{0, 1}, []int{0, 1}},
+	} {
+		first := f.truth().Ranks[0].NextSeq + 1
+		f.arm(x.fault)
+		store()
+		store()
+		for i := range x.want {
+			if b := st.next(); int64(b.SequenceNumber)-first != x.want[i] || len(b.Events) != x.events[i] {
+				t.Errorf("%s: message %d is number %+d with %d events, want %+d with %d", x.fault, i, int64(b.SequenceNumber)-first, len(b.Events), x.want[i], x.events[i])
+			}
+		}
+	}
+}

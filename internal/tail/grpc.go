@@ -163,46 +163,116 @@ func runGRPC(ctx context.Context, o Options, emit func(Line)) (err error) {
 	if err != nil {
 		return err
 	}
-	r, rec := &remote{conn: conn}, newRecorder(o)
+	r := &remote{conn: conn}
 	defer func() { err = errors.Join(err, r.close()) }()
-	t := newTailer(o, nil, emit)
-	t.past, t.read = false, readMessage
-	if o.Replay != "" {
-		t.replay = func(from uint64, take func(int64, uint64, []byte) bool) (bool, error) {
-			return false, r.refill(ctx, from, t.ranks.at, rec, take)
-		}
-		t.asked = true // there is no shape of answers to tell
-	}
-	start, first := o.From, true
-	for !t.done && rec.failed() == nil {
-		st, cancel, err := r.subscribeWithin(ctx, start, o.Wait, first)
+	f := newFollowing(ctx, o, r, emit)
+	if err := f.first(ctx, o.From); err != nil {
 		if ctx.Err() != nil {
-			cancel()
-			break
+			return nil
 		}
-		if err != nil {
-			cancel()
-			if first {
-				return fmt.Errorf("no KV events at %s: %w", o.Events, err)
-			}
-			start = t.refused(clock.MonoNs(), err, start)
-			if err := pause(ctx, retryEvery); err != nil {
-				break
-			}
-			continue
-		}
-		first = false
-		rec.write(Record{Kind: "up", MonoNs: clock.MonoNs()})
-		t.up(clock.MonoNs(), o.Events+" "+r.service)
-		err = t.drink(ctx, st, rec)
-		cancel()
-		if err != nil && ctx.Err() == nil {
-			rec.write(Record{Kind: "down", MonoNs: clock.MonoNs()})
-			start = t.ended(clock.MonoNs(), err)
-		}
+		return fmt.Errorf("no KV events at %s: %w", o.Events, err)
 	}
-	t.end(clock.MonoNs())
-	return rec.failed()
+	for !f.t.done && f.rec.failed() == nil && pause(ctx, retryEvery) == nil {
+		f.again(ctx)
+	}
+	f.t.end(clock.MonoNs())
+	return f.rec.failed()
+}
+
+// following is a gRPC stream and those that follow it.
+type following struct {
+	o     Options
+	r     *remote
+	t     *tailer
+	rec   *recorder
+	start uint64 // the cursor of the next subscription
+}
+
+func newFollowing(ctx context.Context, o Options, r *remote, emit func(Line)) *following {
+	f := &following{o: o, r: r, rec: newRecorder(o), t: newTailer(o, nil, emit)}
+	f.t.past, f.t.read = false, readMessage
+	if o.Replay != "" {
+		f.t.replay = func(from uint64, take func(int64, uint64, []byte) bool) (bool, error) {
+			return false, r.refill(ctx, from, f.t.ranks.at, f.rec, take)
+		}
+		f.t.asked = true // there is no shape of answers to tell
+	}
+	return f
+}
+
+// first takes the first stream. The error is why there is none.
+func (f *following) first(ctx context.Context, start uint64) error {
+	st, cancel, err := f.r.subscribeWithin(ctx, start, f.o.Wait, true)
+	defer cancel()
+	if err != nil {
+		return err
+	}
+	f.drink(ctx, st)
+	return nil
+}
+
+// again takes one more stream, if there is one.
+func (f *following) again(ctx context.Context) {
+	st, cancel, err := f.r.subscribeWithin(ctx, f.start, f.o.Wait, false)
+	defer cancel()
+	switch {
+	case ctx.Err() != nil:
+	case err == nil:
+		f.drink(ctx, st)
+	case anew(err):
+		f.t.anew(clock.MonoNs(), status.Convert(err).Message())
+		f.start = 0
+	}
+}
+
+// drink takes messages until the stream ends or enough are out.
+func (f *following) drink(ctx context.Context, st grpc.ClientStream) {
+	f.rec.write(Record{Kind: "up", MonoNs: clock.MonoNs()})
+	f.t.up(clock.MonoNs(), f.o.Events+" "+f.r.service)
+	for !f.t.done && f.rec.failed() == nil {
+		var raw []byte
+		err := st.RecvMsg(&raw)
+		now := clock.MonoNs()
+		if err != nil {
+			if ctx.Err() == nil {
+				f.ended(now, err)
+			}
+			return
+		}
+		f.rec.frames(SourceLive, now, [][]byte{raw})
+		f.t.pushed(now, raw)
+	}
+}
+
+// ended tells that a stream ended. The next one begins behind the last batch, or from nothing when the
+// engine says that it counts anew.
+func (f *following) ended(now int64, err error) {
+	f.rec.write(Record{Kind: "down", MonoNs: now})
+	f.t.down(now, err)
+	if f.start = f.t.resumeAt(); anew(err) {
+		f.t.anew(now, "the engine ended the stream: "+status.Convert(err).Message())
+		f.start = 0
+	}
+}
+
+// anew says whether an engine's numbers lead no further.
+func anew(err error) bool {
+	code := status.Code(err)
+	return code == codes.OutOfRange || code == codes.DataLoss
+}
+
+// anew is a restart of all ranks.
+func (t *tailer) anew(now int64, why string) {
+	t.ranks = ranks{}
+	t.restart(now, why)
+}
+
+// resumeAt is the cursor to resume from. Several ranks have no common one.
+func (t *tailer) resumeAt() uint64 {
+	if !t.cursor.placed || t.ranks.several() {
+		return 0
+	}
+	return t.cursor.next - 1
 }
 
 // subscribeWithin tries until wait has passed, 0 being never; a server that answers with a refusal is not
@@ -248,54 +318,6 @@ func pause(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-// drink takes messages until the stream ends or enough are out.
-func (t *tailer) drink(ctx context.Context, st grpc.ClientStream, rec *recorder) error {
-	for !t.done && rec.failed() == nil {
-		var raw []byte
-		if err := st.RecvMsg(&raw); err != nil {
-			return err
-		}
-		now := clock.MonoNs()
-		rec.frames(SourceLive, now, [][]byte{raw})
-		t.pushed(now, raw)
-	}
-	return nil
-}
-
-// ended tells that a stream ended and returns where the next one begins: behind the last batch, or from
-// nothing when the engine says that it counts anew.
-func (t *tailer) ended(now int64, err error) (start uint64) {
-	t.down(now, err)
-	if code := status.Code(err); code == codes.DataLoss || code == codes.OutOfRange {
-		t.anew(now, "the engine ended the stream: "+status.Convert(err).Message())
-		return 0
-	}
-	return t.resumeAt()
-}
-
-// refused tells that a cursor was refused and returns the next one.
-func (t *tailer) refused(now int64, err error, start uint64) (next uint64) {
-	if code := status.Code(err); code == codes.OutOfRange || code == codes.DataLoss {
-		t.anew(now, status.Convert(err).Message())
-		return 0
-	}
-	return start
-}
-
-// anew is a restart of all ranks.
-func (t *tailer) anew(now int64, why string) {
-	t.ranks = ranks{}
-	t.restart(now, why)
-}
-
-// resumeAt is the cursor to resume from. Several ranks have no common one.
-func (t *tailer) resumeAt() uint64 {
-	if !t.cursor.placed || t.ranks.several() {
-		return 0
-	}
-	return t.cursor.next - 1
 }
 
 // refill takes what one rank sent from a number on out of a subscription of its own.

@@ -2,6 +2,7 @@ package enginegrpc
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"fleetdrill/internal/protos/vllmengine"
@@ -28,12 +29,7 @@ func (r *registry) remove(id string, streams []*loop.Stream) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	all := r.streams[id]
-	rest := make([]*loop.Stream, 0, len(all))
-	for _, s := range all {
-		if !contains(streams, s) {
-			rest = append(rest, s)
-		}
-	}
+	rest := slices.DeleteFunc(all, func(s *loop.Stream) bool { return slices.Contains(streams, s) })
 	if len(rest) == 0 {
 		delete(r.streams, id)
 		return
@@ -41,19 +37,10 @@ func (r *registry) remove(id string, streams []*loop.Stream) {
 	r.streams[id] = rest
 }
 
-func contains(streams []*loop.Stream, s *loop.Stream) bool {
-	for _, t := range streams {
-		if t == s {
-			return true
-		}
-	}
-	return false
-}
-
 func (r *registry) find(id string) []*loop.Stream {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return append([]*loop.Stream(nil), r.streams[id]...)
+	return slices.Clone(r.streams[id])
 }
 
 // Abort makes the named requests leave the engine at its next step; their calls end with finish reason
