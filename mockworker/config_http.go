@@ -127,3 +127,11 @@ func (p *plan) info() any {
 		"kv_events_config": events,
 	}
 }
+
+// mostAdapters is the number of LoRA adapters that metrics call the most; 0 is an engine without.
+func (c *HTTPConfig) mostAdapters() int {
+	if len(c.adapters) == 0 && c.AllowRuntimeLoRAUpdating {
+		return 1
+	}
+	return len(c.adapters)
+}

@@ -118,7 +118,7 @@ func (p *plan) newCore(rank int) (engine.Core, error) {
 func (p *plan) newMetrics() metrics.Family {
 	o := metrics.Options{
 		Model: p.Model, BlockSize: p.engine.BlockSize, NumBlocks: p.engine.NumBlocks,
-		MaxModelLen: p.MaxModelLen, Caching: p.EnablePrefixCaching,
+		MaxModelLen: p.MaxModelLen, Caching: p.EnablePrefixCaching, HashAlgo: p.HashAlgo, Adapters: p.mostAdapters(),
 	}
 	if p.sglang {
 		return metrics.NewSGLang(o, p.DataParallelSize)

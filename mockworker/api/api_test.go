@@ -303,7 +303,11 @@ func TestMetricsAreExact(t *testing.T) {
 		`vllm:time_to_first_token_seconds_count{engine="0",model_name="mock-8b"} 3`,
 		`vllm:inter_token_latency_seconds_count{engine="0",model_name="mock-8b"} 12`,
 		`vllm:request_generation_tokens_bucket{engine="0",model_name="mock-8b",le="5"} 3`,
-		`vllm:cache_config_info{block_size="4",enable_prefix_caching="True",engine="0",num_gpu_blocks="33"} 1`,
+		`vllm:prompt_tokens_by_source_total{engine="0",model_name="mock-8b",source="local_cache_hit"} 16`,
+		`vllm:prompt_tokens_by_source_total{engine="0",model_name="mock-8b",source="local_compute"} 11`,
+		`vllm:prompt_tokens_cached_total{engine="0",model_name="mock-8b"} 16`,
+		`vllm:iteration_tokens_total_sum{engine="0",model_name="mock-8b"} 42`,
+		`vllm:request_prefill_kv_computed_tokens_sum{engine="0",model_name="mock-8b"} 11`,
 	} {
 		if !strings.Contains(text, want+"\n") {
 			t.Errorf("/metrics lacks %s", want)
