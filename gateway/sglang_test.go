@@ -17,13 +17,13 @@ import (
 	"fleetdrill/oracle"
 )
 
-// TestSGLangEngines follows SGLang engines of both wires, under load that comes through the
+// TestSGLangEngines follows SGLang engines of both wires, and one with pages of token pairs, under load that comes through the
 // gateway and evicts all the time, and over a flush. The index must be what each rank announced, block for
 // block, its engine's own clear included.
 func TestSGLangEngines(t *testing.T) {
-	for _, name := range []string{"sglang-array", "sglang-map"} {
-		t.Run(name, func(t *testing.T) {
-			w := sglang(t, name)
+	for _, e := range []struct{ wire, speculative string }{{"sglang-array", ""}, {"sglang-map", ""}, {"sglang-map", "EAGLE"}} {
+		t.Run(e.wire+e.speculative, func(t *testing.T) {
+			w := sglang(t, e.wire, e.speculative)
 			c := DefaultConfig()
 			c.Workers = []contract.WorkerSpec{{ID: w.ID, URL: w.HTTP, KVEvents: &contract.KVEventsSpec{
 				Endpoint: w.Ranks[0].Events, ReplayEndpoint: w.Ranks[0].Replay}}}
@@ -50,11 +50,12 @@ func TestSGLangEngines(t *testing.T) {
 }
 
 // sglang runs one SGLang engine with a pool so small that its tree is evicted leaf by leaf.
-func sglang(t *testing.T, wire string) contract.ReadyWorker {
+func sglang(t *testing.T, wire, speculative string) contract.ReadyWorker {
 	t.Helper()
 	var c mockworker.Config
 	mockworker.AddFlags(pflag.NewFlagSet("worker", pflag.ContinueOnError), &c)
 	c.Port, c.Wire, c.NumGPUBlocksOverride, c.MaxModelLen, c.MaxNumBatchedTokens = 0, wire, 80, 800, 128
+	c.SpeculativeAlgo = speculative
 	c.KVEventsConfig = `{"enable_kv_cache_events": true, "endpoint": "tcp://*:0", "replay_endpoint": "tcp://*:0"}`
 	c.ReadyFile = filepath.Join(t.TempDir(), "ready.json")
 	ctx, cancel := context.WithCancel(context.Background())

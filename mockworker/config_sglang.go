@@ -30,6 +30,7 @@ type SGLangConfig struct {
 	EngineFamily        string
 	RadixEvictionPolicy string
 	EnableCacheReport   bool
+	SpeculativeAlgo     string
 }
 
 // addSGLangFlags adds the flags, and SGLang's names of those that vLLM calls otherwise.
@@ -37,6 +38,7 @@ func addSGLangFlags(fs *pflag.FlagSet, c *Config) {
 	fs.StringVar(&c.EngineFamily, "engine", familyAuto, "whose scheduler, cache and HTTP surface: vllm, sglang, or auto for that of --wire")
 	fs.StringVar(&c.RadixEvictionPolicy, "radix-eviction-policy", string(radix.LRU), "which leaf an SGLang engine evicts first: "+strings.Join(radix.Policies(), ", "))
 	fs.BoolVar(&c.EnableCacheReport, "enable-cache-report", false, "usage of an SGLang engine tells prompt_tokens_details.cached_tokens")
+	fs.StringVar(&c.SpeculativeAlgo, "speculative-algorithm", "", "EAGLE or EAGLE3 makes an SGLang engine cache and announce pages of token pairs; it does not speculate")
 	for _, alias := range []struct {
 		name string
 		of   *int
@@ -75,7 +77,14 @@ func (p *plan) lookUpFamily() error {
 	if err := radix.Policy(p.RadixEvictionPolicy).Validate(); err != nil {
 		return fmt.Errorf("--radix-eviction-policy: %w", err)
 	}
+	if algo := p.SpeculativeAlgo; algo != "" && !p.bigram() {
+		return fmt.Errorf("--speculative-algorithm is %q, must be EAGLE or EAGLE3", algo)
+	}
 	return nil
+}
+
+func (c SGLangConfig) bigram() bool {
+	return c.SpeculativeAlgo == "EAGLE" || c.SpeculativeAlgo == "EAGLE3"
 }
 
 // onlyVLLM refuses flags that an SGLang engine would silently pass over.
@@ -109,7 +118,7 @@ func (p *plan) newCore(rank int) (engine.Core, error) {
 	c := p.engine
 	c.Rank = rank
 	if p.sglang {
-		return radix.New(radix.Config{Config: c, Eviction: radix.Policy(p.RadixEvictionPolicy)})
+		return radix.New(radix.Config{Config: c, Eviction: radix.Policy(p.RadixEvictionPolicy), Bigram: p.bigram()})
 	}
 	return engine.New(c)
 }
@@ -141,7 +150,7 @@ func (p *plan) sglangAPI(ranks []contract.ReadyRank) *api.SGLang {
 			"max_running_requests": p.engine.MaxNumSeqs, "dp_size": p.DataParallelSize, "tp_size": 1, "pp_size": 1,
 			"schedule_policy": "fcfs", "radix_eviction_policy": p.RadixEvictionPolicy, "disable_radix_cache": !p.EnablePrefixCaching,
 			"enable_metrics": true, "enable_cache_report": p.EnableCacheReport, "kv_events_config": p.KVEventsConfig,
-			"disaggregation_mode": "null", "speculative_algorithm": nil, "random_seed": p.Seed,
+			"disaggregation_mode": "null", "speculative_algorithm": orNull(p.SpeculativeAlgo), "random_seed": p.Seed,
 		},
 	}
 }
@@ -169,4 +178,12 @@ func (p *plan) sglangEvents(ranks []contract.ReadyRank) *api.SGLangEvents {
 		ev.EndpointHost = "*"
 	}
 	return ev
+}
+
+// orNull is text, or JSON's null when it is empty.
+func orNull(text string) any {
+	if text == "" {
+		return nil
+	}
+	return text
 }

@@ -139,6 +139,7 @@ func TestBadConfigurations(t *testing.T) {
 		{func(c *Config) { c.EngineFamily = "trt" }, "--engine is \"trt\""},
 		{func(c *Config) { c.EngineFamily = "sglang" }, "--engine sglang needs --wire"},
 		{func(c *Config) { c.Wire, c.RadixEvictionPolicy = "sglang-map", "random" }, "--radix-eviction-policy"},
+		{func(c *Config) { c.Wire, c.SpeculativeAlgo = "sglang-map", "NGRAM" }, "--speculative-algorithm"},
 		{func(c *Config) { c.Wire, c.HostBlocks = "sglang-map", 10 }, "--host-blocks is for vLLM engines"},
 		{func(c *Config) { c.KVEventsConfig = `{"enabled":1}` }, "--kv-events-config"},
 		{func(c *Config) { c.KVEventsConfig = `{"enable_kv_cache_events":true,"endpoint":"inproc://x"}` }, "--kv-events-config"},

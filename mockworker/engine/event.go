@@ -35,6 +35,9 @@ type Event struct {
 	// Config.HostDescribed asks for it.
 	Tokens    []uint32
 	BlockSize int
+	// Bigram blocks are made of pairs of neighbouring tokens: Tokens are then the text that the pairs cover,
+	// one more than BlockSize for each block. Only SGLang has them.
+	Bigram bool
 	// LoRAID and LoRAName are nil and empty without an adapter.
 	LoRAID   *int
 	LoRAName string

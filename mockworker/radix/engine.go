@@ -15,6 +15,9 @@ type Config struct {
 	engine.Config
 	// Eviction is LRU if empty.
 	Eviction Policy
+	// Bigram makes pages of pairs of neighbouring tokens, as SGLang does for speculative decoding with EAGLE:
+	// so a page is full one token later.
+	Bigram bool
 }
 
 // Engine is one rank's scheduler and cache. It is not safe for concurrent use.
@@ -86,9 +89,12 @@ func (e *Engine) Add(now int64, r engine.Request) error {
 	}
 	e.now = now
 	q := newRequest(now, r, e.cfg.Draw(r.ID))
+	if q.bigram = e.cfg.Bigram; q.bigram {
+		q.hashes = nil // those of the request are of plain pages
+	}
 	q.readyAt = now + e.cfg.Timing.Overhead
 	if e.cfg.EnablePrefixCaching {
-		q.hash(e.cfg.Hasher, e.cfg.BlockSize, q.prompt/e.cfg.BlockSize)
+		q.hash(e.cfg.Hasher, e.cfg.BlockSize, e.fullPages(q.prompt))
 	}
 	e.byID[q.id] = q
 	e.enqueue(q)
@@ -128,7 +134,7 @@ func (e *Engine) enqueue(q *request) {
 // reusable are the hashes of the pages that may be taken from the cache: at least the last token is left to
 // compute, because a pass over nothing yields no next token.
 func (e *Engine) reusable(q *request) []blockhash.Digest {
-	return q.hashes[:min(len(q.hashes), (len(q.tokens)-1)/e.cfg.BlockSize)]
+	return q.hashes[:min(len(q.hashes), e.fullPages(len(q.tokens)-1))]
 }
 
 // Abort implements engine.Core.
@@ -222,8 +228,8 @@ func (e *Engine) Match(ids []uint32, lora, salt string) int {
 	if !e.cfg.EnablePrefixCaching {
 		return 0
 	}
-	q := request{tokens: ids, salt: salt}
-	q.hash(e.cfg.Hasher, e.cfg.BlockSize, len(ids)/e.cfg.BlockSize)
+	q := request{tokens: ids, salt: salt, bigram: e.cfg.Bigram}
+	q.hash(e.cfg.Hasher, e.cfg.BlockSize, e.fullPages(len(ids)))
 	return e.tree.peek(lora, q.hashes)
 }
 
@@ -250,6 +256,15 @@ func (e *Engine) Blocks(yield func(engine.Block) bool) {
 	}
 }
 
+// fullPages is how many pages of the tree n tokens fill.
+func (e *Engine) fullPages(n int) int {
+	if e.cfg.Bigram {
+		n-- // positions are pairs
+	}
+	return max(n, 0) / e.cfg.BlockSize
+}
+
+// pagesFor is how many pages n tokens take.
 func (e *Engine) pagesFor(n int) int { return (n + e.cfg.BlockSize - 1) / e.cfg.BlockSize }
 
 // available is how many pages can be had: the free ones and those that may be evicted.

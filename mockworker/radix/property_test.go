@@ -66,7 +66,7 @@ func newModel(t *rapid.T) *model {
 		Timing: engine.Timing{A: 1000, B: 7, C: 3, D: 0.5, E: 0.25,
 			Overhead: rapid.SampledFrom([]int64{0, 0, 3000}).Draw(t, "overhead")},
 		Seed: rapid.Uint64().Draw(t, "seed"),
-	}, Eviction: Policy(rapid.SampledFrom(Policies()).Draw(t, "policy"))}
+	}, Bigram: rapid.IntRange(0, 3).Draw(t, "bigram") == 0, Eviction: Policy(rapid.SampledFrom(Policies()).Draw(t, "policy"))}
 	e, err := New(c)
 	if err != nil {
 		t.Fatal(err)
@@ -235,7 +235,8 @@ func (m *model) fold(t *rapid.T, events []engine.Event) {
 }
 
 func (m *model) foldStore(t *rapid.T, ev engine.Event) {
-	if len(ev.Tokens) != len(ev.Hashes)*m.cfg.BlockSize || ev.BlockSize != m.cfg.BlockSize || len(ev.Hashes) == 0 ||
+	span := len(ev.Hashes) * m.cfg.BlockSize
+	if ev.Bigram != m.cfg.Bigram || ev.Bigram && len(ev.Tokens) != span+1 || !ev.Bigram && len(ev.Tokens) != span || ev.BlockSize != m.cfg.BlockSize || len(ev.Hashes) == 0 ||
 		ev.LoRAName != "" || ev.LoRAID != nil || ev.Medium != engine.MediumGPU {
 		t.Fatalf("store %+v", ev)
 	}
@@ -248,7 +249,7 @@ func (m *model) foldStore(t *rapid.T, ev engine.Event) {
 		}
 		at, parent = m.facts[*ev.Parent].Position+1, ev.Parent.EventInt()
 	}
-	for i, content := range tokens.AppendChain(nil, ev.Tokens, ev.BlockSize, ns) {
+	for i, content := range tokens.AppendChain(nil, ev.Tokens[:span], ev.BlockSize, ns) {
 		hash := ev.Hashes[i]
 		m.copies[hash]++
 		if m.copies[hash] > 2 {

@@ -36,8 +36,12 @@ func (j *journal) cleared() {
 
 // stored tells pages from..to of a request. No adapter is named: SGLang's events have no field for it.
 func (j *journal) stored(q *request, from, to int) {
+	end := to * j.pageSize
+	if q.bigram {
+		end++ // the other half of the last pair
+	}
 	ev := engine.Event{
-		Kind: engine.Stored, Hashes: q.hashes[from:to:to], Tokens: q.tokens[from*j.pageSize : to*j.pageSize : to*j.pageSize],
+		Kind: engine.Stored, Hashes: q.hashes[from:to:to], Tokens: q.tokens[from*j.pageSize : end : end], Bigram: q.bigram,
 		BlockSize: j.pageSize, Group: engine.NoGroup, Medium: engine.MediumGPU, CacheSalt: q.salt,
 	}
 	if from > 0 {
@@ -46,8 +50,8 @@ func (j *journal) stored(q *request, from, to int) {
 	if tail := j.tail(engine.Stored); tail != nil && ev.Parent != nil && tail.CacheSalt == ev.CacheSalt &&
 		tail.Hashes[len(tail.Hashes)-1] == *ev.Parent {
 		// Both alias the memory of requests, so the longer event needs its own.
+		tail.Tokens = slices.Concat(tail.Tokens[:len(tail.Hashes)*j.pageSize], ev.Tokens)
 		tail.Hashes = slices.Concat(tail.Hashes, ev.Hashes)
-		tail.Tokens = slices.Concat(tail.Tokens, ev.Tokens)
 		return
 	}
 	j.events = append(j.events, ev)

@@ -23,6 +23,9 @@ type request struct {
 	// hashes name the leading pages of tokens: the prompt's, and the output's once it goes into the tree.
 	hashes []blockhash.Digest
 
+	// bigram pages are made of pairs of neighbouring tokens.
+	bigram bool
+
 	// node ends the part of the tree that the request uses, nil while it waits: its protected leading pages.
 	// own counts the pages behind those, which only it has.
 	node      *node
@@ -65,8 +68,20 @@ func (q *request) hash(h *blockhash.Hasher, pageSize, full int) {
 		} else {
 			extra.CacheSalt = q.salt
 		}
-		q.hashes = append(q.hashes, h.Next(parent, q.tokens[n*pageSize:(n+1)*pageSize], extra))
+		q.hashes = append(q.hashes, h.Next(parent, q.hashed(n*pageSize, (n+1)*pageSize), extra))
 	}
+}
+
+// hashed is what of positions from..to enters a hash: the tokens, or of each pair both.
+func (q *request) hashed(from, to int) []uint32 {
+	if !q.bigram {
+		return q.tokens[from:to]
+	}
+	pairs := make([]uint32, 0, 2*(to-from))
+	for i := from; i < to; i++ {
+		pairs = append(pairs, q.tokens[i], q.tokens[i+1])
+	}
+	return pairs
 }
 
 // pages are the pages from..to. Their content hashes are those that the events lead to: with the salt in the

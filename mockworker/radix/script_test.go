@@ -57,7 +57,7 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 }
 
 // engine makes a new engine; a step takes 1 us plus 1 ns a prefill token.
-// Example: engine page=4 pages=8 seqs=4 budget=16 [model-len=100] [policy=lru] [cache=off]
+// Example: engine page=4 pages=8 seqs=4 budget=16 [model-len=100] [policy=lru] [cache=off] [bigram]
 func (s *script) engine(t *testing.T, d *datadriven.TestData) string {
 	c := Config{Config: engine.Config{
 		BlockSize: 4, NumBlocks: 9, MaxNumSeqs: 4, MaxNumBatchedTokens: 16, MaxModelLen: 1000,
@@ -71,7 +71,7 @@ func (s *script) engine(t *testing.T, d *datadriven.TestData) string {
 	d.MaybeScanArgs(t, "budget", &c.MaxNumBatchedTokens)
 	d.MaybeScanArgs(t, "model-len", &c.MaxModelLen)
 	d.MaybeScanArgs(t, "policy", &policy)
-	c.NumBlocks, c.Eviction = pages+1, Policy(policy)
+	c.NumBlocks, c.Eviction, c.Bigram = pages+1, Policy(policy), d.HasArg("bigram")
 	s.now = 0
 	var err error
 	if s.e, err = New(c); err != nil {

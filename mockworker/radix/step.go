@@ -109,7 +109,7 @@ func (e *Engine) sample(q *request, until int64) {
 // cache puts the full pages that q has computed into the tree. A page of its own becomes the tree's, or is
 // given back when another request was faster.
 func (e *Engine) cache(q *request, chunk bool) {
-	full := q.computed / e.cfg.BlockSize
+	full := e.fullPages(q.computed)
 	if !e.cfg.EnablePrefixCaching || full == 0 {
 		return
 	}

@@ -357,6 +357,9 @@ func (d *decoder) tokens(dst []uint32) ([]uint32, error) {
 		return dst, err
 	}
 	dst = slices.Grow(dst, n) // length has checked n against the bytes there are
+	if n > 0 && d.b[0] == pairMark {
+		return d.pairs(dst, n)
+	}
 	b := d.b
 	for range n {
 		if len(b) >= 5 {
@@ -383,6 +386,34 @@ func (d *decoder) tokens(dst []uint32) ([]uint32, error) {
 		dst, b = append(dst, uint32(v)), d.b
 	}
 	d.b = b
+	return dst, nil
+}
+
+// pairMark begins an array of two.
+const pairMark = 0x92
+
+// pairs reads n pairs of neighbouring tokens by their first, which are the text without its last token.
+func (d *decoder) pairs(dst []uint32, n int) ([]uint32, error) {
+	for range n {
+		size, err := d.length(familyArray)
+		if err != nil {
+			return dst, err
+		}
+		if size != 2 {
+			return dst, fmt.Errorf("a pair of tokens has %d elements", size)
+		}
+		first, err := d.uint()
+		if err == nil {
+			_, err = d.uint()
+		}
+		if err != nil {
+			return dst, err
+		}
+		if first > math.MaxUint32 {
+			return dst, fmt.Errorf("token id %d does not fit 32 bits", first)
+		}
+		dst = append(dst, uint32(first))
+	}
 	return dst, nil
 }
 

@@ -152,8 +152,22 @@ func (e *Encoder) putParent(ev *engine.Event) {
 }
 
 func (e *Encoder) putTokens(ev *engine.Event) {
+	if ev.Bigram {
+		e.putPairs(ev.Tokens)
+		return
+	}
 	e.m.EncodeArrayLen(len(ev.Tokens))
 	for _, t := range ev.Tokens {
+		e.m.EncodeUint(uint64(t))
+	}
+}
+
+// putPairs writes each token with the one behind it.
+func (e *Encoder) putPairs(text []uint32) {
+	e.m.EncodeArrayLen(len(text) - 1)
+	for i, t := range text[1:] {
+		e.m.EncodeArrayLen(2)
+		e.m.EncodeUint(uint64(text[i]))
 		e.m.EncodeUint(uint64(t))
 	}
 }
