@@ -6,6 +6,9 @@
 // with its own reading of the clock, and the answer is noted down as it is given. So "acted" never means
 // more than what really happened, and a fault that nobody has asked about yet is still armed.
 //
+// Kinds are apart by where they act: http.go the HTTP port, wire.go the event stream and its replay,
+// machine.go the engine and the process, set.go all others.
+//
 // The HTTP side is mockworker/admin; what a frozen loop or a dropped batch then means is in
 // mockworker/loop and mockworker/publish.
 package faults

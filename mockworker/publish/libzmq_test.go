@@ -394,11 +394,11 @@ func showRebind(t *testing.T) string {
 
 func showHeartbeats(t *testing.T) string {
 	p := start(t, nil)
-	z := p.subscribe(t, "", "HEARTBEAT_IVL=100", "HEARTBEAT_TIMEOUT=300", "HEARTBEAT_TTL=300")
-	z.seqs(1, 1500) // nothing is published: only PONGs keep the connection
+	z := p.subscribe(t, "", "HEARTBEAT_IVL=100", "HEARTBEAT_TIMEOUT=1000", "HEARTBEAT_TTL=1000")
+	z.seqs(1, 2500) // nothing is published: only PONGs keep the connection
 	lost := z.do(map[string]any{"disconnects": true}).Disconnects
 	p.publish(1)
-	return fmt.Sprintf("a PING every 100 ms on an idle stream for 1.5 s: %d connections lost; then %s", lost, p.relative(z.seqs(1, patience)))
+	return fmt.Sprintf("a PING every 100 ms on an idle stream for 2.5 s: %d connections lost; then %s", lost, p.relative(z.seqs(1, patience)))
 }
 
 func showHostile(t *testing.T) string {
