@@ -40,6 +40,7 @@ func Run(ctx context.Context, c Config) (err error) {
 			return err
 		}
 	}
+	releaseBoot()
 	select {
 	case <-ctx.Done():
 	case err = <-failed:
