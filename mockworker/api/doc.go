@@ -2,9 +2,11 @@
 // JSON, stream chunks and their null fields included.
 //
 // The one idea to know: a handler never waits for the engine while holding anything the engine needs. It
-// submits, then waits for its own stream or for the client to go; tokens are formatted by hand into one
-// buffer and flushed one by one, so a chunk costs a copy and a write.
+// submits, then waits for its own stream or for the client to go. Tokens are formatted by hand into one
+// buffer and written one by one; the loop's delivery goroutine does that for all streams in turn with calls
+// that cannot block (outlet), so that a token costs a copy and a write and a client that does not read
+// costs nobody else anything.
 //
 // Documented differences from a real server: usage tells cached tokens by default, token ids stand for short
-// words (internal/tokens), one prompt per request, and generations end only at their length.
+// words (internal/tokens), log probabilities are refused, and generations end only at their length.
 package api
