@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/zeebo/xxh3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
@@ -181,11 +182,14 @@ func runGRPC(ctx context.Context, o Options, emit func(Line)) (err error) {
 
 // following is a gRPC stream and those that follow it.
 type following struct {
-	o     Options
-	r     *remote
-	t     *tailer
-	rec   *recorder
-	start uint64 // the cursor of the next subscription
+	o   Options
+	r   *remote
+	t   *tailer
+	rec *recorder
+	// start is the cursor of the next subscription. Resumed ones ask for the last batch once more, for
+	// nothing else shows that it is another publisher's by now.
+	start uint64
+	last  uint64 // the last batch, 0 when nothing is resumed
 }
 
 func newFollowing(ctx context.Context, o Options, r *remote, emit func(Line)) *following {
@@ -219,9 +223,10 @@ func (f *following) again(ctx context.Context) {
 	case ctx.Err() != nil:
 	case err == nil:
 		f.drink(ctx, st)
+	case anew(err) && f.start < f.last: // perhaps only the repeat is out of reach
+		f.start = f.last
 	case anew(err):
-		f.t.anew(clock.MonoNs(), status.Convert(err).Message())
-		f.start = 0
+		f.anew(clock.MonoNs(), status.Convert(err).Message())
 	}
 }
 
@@ -240,7 +245,16 @@ func (f *following) drink(ctx context.Context, st grpc.ClientStream) {
 			return
 		}
 		f.rec.frames(SourceLive, now, [][]byte{raw})
-		f.t.pushed(now, raw)
+		repeat := f.start < f.last
+		f.start = f.last // only the first message can be the repeat
+		switch {
+		case repeat && f.t.knows(raw, f.last):
+		case repeat && f.t.disowns(raw, f.last):
+			f.anew(now, fmt.Sprintf("batch %d is another one now", f.last))
+			return
+		default:
+			f.t.pushed(now, raw)
+		}
 	}
 }
 
@@ -249,10 +263,19 @@ func (f *following) drink(ctx context.Context, st grpc.ClientStream) {
 func (f *following) ended(now int64, err error) {
 	f.rec.write(Record{Kind: "down", MonoNs: now})
 	f.t.down(now, err)
-	if f.start = f.t.resumeAt(); anew(err) {
-		f.t.anew(now, "the engine ended the stream: "+status.Convert(err).Message())
-		f.start = 0
+	f.last = f.t.resumeAt()
+	if f.start = f.last; f.last > 1 {
+		f.start--
 	}
+	if anew(err) {
+		f.anew(now, "the engine ended the stream: "+status.Convert(err).Message())
+	}
+}
+
+// anew begins from nothing.
+func (f *following) anew(now int64, why string) {
+	f.t.anew(now, why)
+	f.start, f.last = 0, 0
 }
 
 // anew says whether an engine's numbers lead no further.
@@ -265,6 +288,18 @@ func anew(err error) bool {
 func (t *tailer) anew(now int64, why string) {
 	t.ranks = ranks{}
 	t.restart(now, why)
+}
+
+// knows says whether a message is the last batch, seq, as it came before.
+func (t *tailer) knows(message []byte, seq uint64) bool {
+	f, err := frontOf(message)
+	return err == nil && f.seq == seq && t.cursor.judge(seq, xxh3.Hash(message), true) == duplicate
+}
+
+// disowns says whether a message has the number of the last batch and is another one.
+func (t *tailer) disowns(message []byte, seq uint64) bool {
+	f, err := frontOf(message)
+	return err == nil && f.seq == seq && t.cursor.judge(seq, xxh3.Hash(message), true) == restarted
 }
 
 // resumeAt is the cursor to resume from. Several ranks have no common one.

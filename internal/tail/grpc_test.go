@@ -211,6 +211,23 @@ func TestNoEventsOverGRPC(t *testing.T) {
 	}
 }
 
+// A resumed stream asks for the last batch once more: the same one goes on, another one is a restart that
+// begins from nothing, and one that is out of reach is done without.
+func TestResumedOverGRPC(t *testing.T) {
+	away := status.Error(codes.Unavailable, "gone")
+	batch := func(seq uint64, hash int64) *pb.KvEventBatch { return numbered(0, seq, gone(hash)) }
+	o := engineOf(t,
+		part{send: []*pb.KvEventBatch{batch(1, 1), batch(2, 2), batch(3, 3)}, err: away},
+		part{start: 2, send: []*pb.KvEventBatch{batch(3, 3), batch(4, 4)}, err: away},
+		part{start: 3, err: status.Error(codes.OutOfRange, "older than the history, which begins at 5")},
+		part{start: 4, send: []*pb.KvEventBatch{batch(5, 5)}, err: away},
+		part{start: 4, send: []*pb.KvEventBatch{batch(5, 55), batch(6, 66)}, err: status.Error(codes.Internal, "never read")},
+		part{send: []*pb.KvEventBatch{batch(4, 44), batch(5, 55)}, err: away},
+		part{start: 4, send: []*pb.KvEventBatch{batch(6, 66)}},
+	)
+	tailGolden(t, o, "testdata/grpc_resumed.txt", 8)
+}
+
 // A capture holds the messages byte for byte.
 func TestCaptureOfMessages(t *testing.T) {
 	want := numbered(0, 1, sent(blockhash.NewSGLang(), 100, 2))
