@@ -218,7 +218,7 @@ func (d *decoder) field(e *event, f field) (err error) {
 		if !d.null() {
 			var n uint64
 			n, err = d.uint()
-			e.group = int16(min(n, math.MaxInt16))
+			e.group = int16(min(n, maxGroups))
 		}
 	case fieldSpec:
 		e.spec, err = d.optionalText()

@@ -1,7 +1,6 @@
 package truth
 
 import (
-	"maps"
 	"slices"
 	"sync"
 
@@ -99,7 +98,7 @@ func (f *Fold) fold(seq, now int64, events []event) {
 	for i := range events {
 		f.event(&rec, &events[i])
 	}
-	f.head.Seq, f.head.Blocks, f.head.Digest = seq, len(f.sets.all[0].blocks), f.sets.all[0].digest
+	f.head.Seq, f.head.Blocks, f.head.Digest = seq, f.sets.all[0].blocks.n, f.sets.all[0].digest
 	f.digests.Push(contract.TruthDigest{Seq: seq, MonoNs: now, Blocks: f.head.Blocks, Digest: contract.U64(f.head.Digest)})
 	f.keep(rec)
 }
@@ -130,7 +129,7 @@ func (f *Fold) event(rec *record, e *event) {
 	case kindCleared:
 		rec.clear(f.sets.all)
 		for _, s := range f.sets.all {
-			s.blocks, s.digest = map[uint64]Entry{}, 0
+			s.blocks, s.digest = blocks{}, 0
 		}
 	default:
 		f.skips.Other++
@@ -207,7 +206,7 @@ func (f *Fold) Skipped() Skips {
 func (f *Fold) Announced() (map[uint64]Entry, Head) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return maps.Clone(f.sets.all[0].blocks), f.head
+	return f.sets.all[0].blocks.entries(), f.head
 }
 
 // Sets is a copy of every set there is, the device's main one first, and where the fold stands.
@@ -216,7 +215,7 @@ func (f *Fold) Sets() ([]Set, Head) {
 	defer f.mu.Unlock()
 	out := make([]Set, len(f.sets.all))
 	for i, s := range f.sets.all {
-		out[i] = Set{Tier: s.tier, Class: s.class, Blocks: maps.Clone(s.blocks)}
+		out[i] = Set{Tier: s.tier, Class: s.class, Blocks: s.blocks.entries()}
 	}
 	return out, f.head
 }
@@ -250,7 +249,7 @@ func (f *Fold) Shared(resident []Resident) (heads []SetHead, shared []int, at He
 			continue
 		}
 		for _, h := range r.Hashes {
-			if _, ok := f.sets.all[i].blocks[h]; ok {
+			if _, ok := f.sets.all[i].blocks.get(h); ok {
 				shared[i]++
 			}
 		}

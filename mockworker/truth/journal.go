@@ -2,7 +2,6 @@ package truth
 
 import (
 	"fmt"
-	"maps"
 
 	"fleetdrill/internal/contract"
 	"fleetdrill/internal/tokens"
@@ -33,7 +32,7 @@ type op struct {
 	n      int32
 	pos    int32
 	parent uint64
-	old    []map[uint64]Entry // of every set
+	old    []blocks // of every set
 }
 
 const (
@@ -60,12 +59,12 @@ func (r *record) removed(at int, hash uint64, e Entry) {
 	r.changes++
 }
 
-// clear takes over the maps: the fold starts new ones.
+// clear takes over the tables: the fold starts new ones.
 func (r *record) clear(sets []*set) {
 	o := op{kind: opClear}
 	for _, s := range sets {
 		o.old = append(o.old, s.blocks)
-		r.changes += len(s.blocks)
+		r.changes += s.blocks.n
 	}
 	r.ops = append(r.ops, o)
 }
@@ -88,8 +87,8 @@ func (r *record) undo(sets []Set) {
 			for j := range sets {
 				clear(sets[j].Blocks)
 			}
-			for j, old := range o.old {
-				maps.Copy(sets[j].Blocks, old)
+			for j := range o.old {
+				sets[j].Blocks = o.old[j].entries()
 			}
 		}
 	}

@@ -77,13 +77,11 @@ type SetHead struct {
 // digests mean unless they say otherwise.
 type set struct {
 	tier, class string
-	blocks      map[uint64]Entry
+	blocks      blocks
 	digest      uint64
 }
 
-func newSet(tier, class string) *set {
-	return &set{tier: tier, class: class, blocks: map[uint64]Entry{}}
-}
+func newSet(tier, class string) *set { return &set{tier: tier, class: class} }
 
 // sets are those of one publisher incarnation, and the classes of groups that its stores have told. There
 // are few of either, whatever arrives: tiers and classes are a fixed choice, and groups are bounded.
@@ -97,14 +95,14 @@ type groupClass struct {
 	class string
 }
 
-// maxGroups bounds the groups that are told apart.
-const maxGroups = 256
+// maxGroups bounds the groups that are told apart; a block notes its own in eight bits.
+const maxGroups = 254
 
 func newSets() sets { return sets{all: []*set{newSet(TierDevice, ClassMain)}} }
 
 func (s *sets) heads() (out []SetHead) {
 	for _, t := range s.all {
-		out = append(out, SetHead{Tier: t.tier, Class: t.class, Blocks: len(t.blocks), Digest: t.digest})
+		out = append(out, SetHead{Tier: t.tier, Class: t.class, Blocks: t.blocks.n, Digest: t.digest})
 	}
 	return out
 }
@@ -161,43 +159,29 @@ func (s *sets) place(at int, e *event) (pos int32, ok bool) {
 	if !e.hasParent {
 		return 0, true
 	}
-	if p, held := s.all[at].blocks[e.parent]; held && p.Position != NoPosition {
+	if p, held := s.all[at].blocks.get(e.parent); held && p.Position != NoPosition {
 		return p.Position + 1, true
 	}
 	if at == 0 {
 		return 0, false
 	}
-	if p, held := s.all[0].blocks[e.parent]; held && s.all[at].class == ClassMain {
+	if p, held := s.all[0].blocks.get(e.parent); held && s.all[at].class == ClassMain {
 		return p.Position + 1, true
 	}
 	return NoPosition, true
 }
 
-// add takes in one copy of a block; the first placement stays: a chained hash has one parent.
 func (s *set) add(h uint64, e Entry) {
-	old, held := s.blocks[h]
-	if held {
-		old.Copies++
-		s.blocks[h] = old
-		return
+	if s.blocks.add(h, e) {
+		s.digest += tokens.DigestTerm(h)
 	}
-	e.Copies = 1
-	s.blocks[h] = e
-	s.digest += tokens.DigestTerm(h)
 }
 
 // drop takes out one copy and returns what was held.
 func (s *set) drop(h uint64) (old Entry, held bool) {
-	old, held = s.blocks[h]
-	if !held {
-		return old, false
+	old, held, last := s.blocks.drop(h)
+	if last {
+		s.digest -= tokens.DigestTerm(h)
 	}
-	left := old
-	if left.Copies--; left.Copies > 0 {
-		s.blocks[h] = left
-		return old, true
-	}
-	delete(s.blocks, h)
-	s.digest -= tokens.DigestTerm(h)
-	return old, true
+	return old, held
 }
