@@ -170,7 +170,8 @@ func (p *Publisher) publish(ctx context.Context, events []engine.Event) (held bo
 	return held, p.queue.push(ctx, item{monoNs: now, payload: p.encode(events)})
 }
 
-// Flush waits until every batch queued so far is folded and sent, but for those that a fault delays.
+// Flush waits until every batch queued so far is folded and sent, but for those that a fault delays or lets
+// another one overtake.
 func (p *Publisher) Flush(ctx context.Context) error {
 	if err := p.do(ctx, func(context.Context) {}); err != nil {
 		return fmt.Errorf("waiting for the event batches to go out: %w", err)

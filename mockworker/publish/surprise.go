@@ -12,8 +12,7 @@ import (
 type message struct {
 	n                   int64 // its sequence number, whatever the frame says
 	topic, seq, payload []byte
-	// twice sends it again, swap lets the next one go first.
-	twice, swap bool
+	twice               bool // it is sent again
 }
 
 // wrongTopic is what stands in place of the topic of a batch whose topic is corrupt.
@@ -25,28 +24,26 @@ const wrongTopic = "corrupt"
 func (p *Publisher) sendTwisted(now int64, payload []byte) {
 	n := p.seq.Load()
 	m := message{n: n, topic: p.topic, payload: payload}
-	twists := p.o.Faults.Twists(now, p.o.Rank)
-	for i := range twists {
-		if m.twist(&twists[i]) && twists[i].Kind != contract.FaultReorder {
-			p.o.Faults.Twisted(now, twists[i], n)
+	var swap *faults.Twist
+	for _, t := range p.o.Faults.Twists(now, p.o.Rank) {
+		if t.Kind == contract.FaultReorder {
+			swap = &t // it has acted when the order has changed, not before
+		} else if m.twist(&t) {
+			p.o.Faults.Twisted(now, t, n)
 		}
 	}
 	seq := p.announce(now, m.payload)
 	if m.seq == nil {
 		m.seq = seq
 	}
-	if m.swap && p.overtaken == nil {
-		p.overtaken = &m // until the next one is out
+	if swap != nil && p.overtaken == nil {
+		held := m // a copy, so that no other batch costs an allocation
+		p.overtaken = &held
 		return
 	}
 	p.transmit(&m)
-	if p.overtaken == nil {
-		return
-	}
-	for i := range twists {
-		if twists[i].Kind == contract.FaultReorder {
-			p.o.Faults.Twisted(now, twists[i], n)
-		}
+	if p.overtaken != nil && swap != nil {
+		p.o.Faults.Twisted(now, *swap, n)
 	}
 	p.letOvertakenGo()
 }
@@ -77,9 +74,6 @@ func (p *Publisher) settleOvertaken(now int64) {
 // twist does one thing to a message and says whether there was anything to do it to.
 func (m *message) twist(t *faults.Twist) bool {
 	switch {
-	case t.Kind == contract.FaultReorder:
-		m.swap = true
-		return true
 	case t.Kind == contract.FaultDuplicate && t.Of == faults.OfBatch:
 		m.twice = true
 		return true
