@@ -39,6 +39,7 @@ func addSGLangFlags(fs *pflag.FlagSet, c *Config) {
 	fs.StringVar(&c.RadixEvictionPolicy, "radix-eviction-policy", string(radix.LRU), "which leaf an SGLang engine evicts first: "+strings.Join(radix.Policies(), ", "))
 	fs.BoolVar(&c.EnableCacheReport, "enable-cache-report", false, "usage of an SGLang engine tells prompt_tokens_details.cached_tokens")
 	fs.StringVar(&c.SpeculativeAlgo, "speculative-algorithm", "", "EAGLE or EAGLE3 makes an SGLang engine cache and announce pages of token pairs; it does not speculate")
+	fs.StringArrayVar(&c.LoRAModules, "lora-paths", nil, "SGLang's name of --lora-modules")
 	for _, alias := range []struct {
 		name string
 		of   *int

@@ -81,11 +81,14 @@ func TestSGLangFlagNames(t *testing.T) {
 	if plain.MaxModelLen != 131_072 || plain.DataParallelSize != 1 {
 		t.Errorf("aliases change defaults: %+v", plain)
 	}
-	if err := fs.Parse(strings.Fields("--page-size 32 --chunked-prefill-size 4096 --max-running-requests 64 --context-length 8192 --dp-size 2")); err != nil {
+	if err := fs.Parse(strings.Fields("--page-size 32 --chunked-prefill-size 4096 --max-running-requests 64 --context-length 8192 --dp-size 2 --lora-paths sql=/a --lora-paths b=/b")); err != nil {
 		t.Fatal(err)
 	}
 	got := [5]int{named.BlockSize, named.MaxNumBatchedTokens, named.MaxNumSeqs, named.MaxModelLen, named.DataParallelSize}
 	if want := [5]int{32, 4096, 64, 8192, 2}; got != want {
 		t.Errorf("%v, want %v", got, want)
+	}
+	if got := strings.Join(named.LoRAModules, " "); got != "sql=/a b=/b" {
+		t.Errorf("adapters %s", got)
 	}
 }
