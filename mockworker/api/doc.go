@@ -7,6 +7,9 @@
 // that cannot block (outlet), so that a token costs a copy and a write and a client that does not read
 // costs nobody else anything.
 //
+// With Options.SGLang the port has the routes and shapes of an SGLang server instead (sglang*.go), over the same
+// streams.
+//
 // Documented differences from a real server: usage tells cached tokens by default, token ids stand for short
 // words (internal/tokens), log probabilities are refused, and generations end only at their length.
 package api
