@@ -80,6 +80,9 @@ func ReadRows(r *trace.Reader) (Rows, error) {
 	}
 }
 
+// buildGC is how much garbage may pile up while a corpus is made, in percent of what is live.
+const buildGC = 20
+
 // Size bounds the memory of the corpus that Build would make of rows, and of making it, in bytes.
 func (p Params) Size(rows Rows) (corpus, building int64) {
 	var prompts, answers, ops int64
@@ -93,7 +96,8 @@ func (p Params) Size(rows Rows) (corpus, building int64) {
 	// Every block is looked up at most once, stored once with two hashes, and removed once.
 	corpus = 8*k*prompts + 16*blocks + 8*blocks + k*ops*opBytes
 	// Arrays are put in order one after the other; an engine at work needs about 100 bytes per block.
-	return corpus, corpus + 8*blocks + int64(p.PoolBlocks)*100
+	live := corpus + 8*blocks + int64(p.PoolBlocks)*100
+	return corpus, live + live*buildGC/100
 }
 
 // Build makes the corpus. Params.Size says what that takes.

@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 
 	"github.com/zeebo/xxh3"
 )
@@ -41,11 +42,15 @@ func (s Store) Make(rows Rows, p Params) (string, error) {
 		return "", fmt.Errorf("%w: a corpus of at most %.1f GB takes %.1f GB to make, %.1f GB are available", ErrNoRoom, gb(size), gb(building), gb(have))
 	}
 	s.say("making the corpus of %d rows of %s, at most %.2f GB", len(rows.Rows), rows.Name, gb(size))
+	// Arrays of gigabytes live while jobs come and go: the usual pace would let as much garbage pile up.
+	defer debug.SetGCPercent(debug.SetGCPercent(buildGC))
 	c, err := Build(rows, p)
 	if err != nil {
 		return "", err
 	}
-	return path, s.save(c, path)
+	err = s.save(c, path)
+	debug.FreeOSMemory() // the trials want it
+	return path, err
 }
 
 // Import returns the path of the cache file of a corpus in the public format.
