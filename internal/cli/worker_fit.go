@@ -22,6 +22,7 @@ type fitOptions struct {
 	out         string
 	sensitivity bool
 	json        bool
+	fleet       fleetOptions
 }
 
 const fitLong = `Finds the timing profile with which the mock engine reproduces a recorded run of a real one, and says how
@@ -30,12 +31,16 @@ request: request_id, input_toks, output_toks, queued_ts, first_token_ts, last_to
 
 All requests are simulated, with the engine core itself; --fit-on N lets only the first N count in the
 search, so that the table shows what the profile predicts of the rest. --profile scores a profile and fits
-nothing. --sensitivity says what each size and coefficient is worth.`
+nothing. --sensitivity says what each size and coefficient is worth.
+
+--published-fleet takes a trace in place of RUN, and sets four simulated engines behind the gateway beside
+the public figures of four real ones.`
 
 const fitExample = `  fleetdrill worker fit runs/rtx4090 --fit-on 60                    # twelve figures, real and predicted
   fleetdrill worker fit runs/rtx4090 --out rtx4090.yaml             # a profile of your own
   fleetdrill worker --port 8000 --profile ./rtx4090.yaml            # and an engine with it
-  fleetdrill worker fit runs/rtx4090 --profile rtx4090-llama-3.1-8b --json | jq .worst`
+  fleetdrill worker fit runs/rtx4090 --profile rtx4090-llama-3.1-8b --json | jq .worst
+  fleetdrill worker fit --published-fleet conversation_trace.jsonl  # four engines and the gateway, model / hardware`
 
 func workerFitCommand() *cobra.Command {
 	var o fitOptions
@@ -46,6 +51,12 @@ func workerFitCommand() *cobra.Command {
 		Example: fitExample,
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, args []string) error {
+			if err := o.fleet.check(c.Flags().Changed); err != nil {
+				return usage(err)
+			}
+			if o.fleet.on {
+				return o.runFleet(args, c.OutOrStdout(), c.ErrOrStderr())
+			}
 			if len(args) != 1 {
 				return usage(fmt.Errorf("want one folder of a recorded run, got %d; see `fleetdrill worker fit --help`", len(args)))
 			}
@@ -63,6 +74,7 @@ func workerFitCommand() *cobra.Command {
 	f.IntVar(&o.fit.Sizes.BlockSize, "block-size", 0, "tokens of one KV block (default: as recorded, or 16)")
 	f.IntVar(&o.fit.Sizes.MaxNumSeqs, "max-num-seqs", 0, "sequences of a step (default: as recorded, or 256)")
 	f.IntVar(&o.fit.Sizes.MaxNumBatchedTokens, "max-num-batched-tokens", 0, "tokens of a step (default: as recorded, or 2048)")
+	o.fleet.add(c)
 	return withConfig(c)
 }
 

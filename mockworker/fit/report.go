@@ -116,21 +116,12 @@ func (r Report) YAML() []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Fitted on the first %d of %d requests of %s (%s, vLLM %s), all of them simulated.\n", r.FittedOn, r.Requests, r.Run, r.Model, r.Version)
 	fmt.Fprintf(&b, "# Over all requests the worst of the twelve figures is %s, %.1f %% off.\n", r.WorstFigure, r.Worst*100)
+	fmt.Fprintf(&b, "# Sizes whose basis is fitted were recorded with the run.\n")
 	for _, a := range r.Assumed {
 		fmt.Fprintf(&b, "# Not recorded, assumed: %s.\n", a)
 	}
 	fmt.Fprintf(&b, "name: %s\nabout: %s on vLLM %s, fitted to a recorded run\n", r.Profile, r.Model, r.Version)
-	figure := func(key string, value float64, basis string) {
-		fmt.Fprintf(&b, "%-25s {value: %s, basis: %s}\n", key+":", decimal(value), basis)
-	}
-	c := r.Coefficients
-	figure("step_ns", c.A, engine.BasisFitted)
-	figure("prefill_token_ns", c.B, engine.BasisFitted)
-	figure("decode_seq_ns", c.C, engine.BasisFitted)
-	figure("decode_context_token_ns", c.D, engine.BasisFitted)
-	figure("prefill_token_context_ns", c.E, engine.BasisFitted)
-	figure("request_overhead_ns", float64(c.Overhead), engine.BasisFitted)
-	figure("first_step_extra_ns", float64(c.First), engine.BasisFitted)
+	b.WriteString(r.Coefficients.YAML())
 	for _, f := range []struct {
 		key   string
 		value int
@@ -138,9 +129,26 @@ func (r Report) YAML() []byte {
 		{"num_blocks", r.Sizes.NumBlocks}, {"block_size", r.Sizes.BlockSize},
 		{"max_num_seqs", r.Sizes.MaxNumSeqs}, {"max_num_batched_tokens", r.Sizes.MaxNumBatchedTokens},
 	} {
-		figure(f.key, float64(f.value), r.basisOf(f.key))
+		yamlFigure(&b, f.key, float64(f.value), r.basisOf(f.key))
 	}
 	return []byte(b.String())
+}
+
+// YAML is the lines of the step time in a profile.
+func (c Coefficients) YAML() string {
+	var b strings.Builder
+	yamlFigure(&b, "step_ns", c.A, engine.BasisFitted)
+	yamlFigure(&b, "prefill_token_ns", c.B, engine.BasisFitted)
+	yamlFigure(&b, "decode_seq_ns", c.C, engine.BasisFitted)
+	yamlFigure(&b, "decode_context_token_ns", c.D, engine.BasisFitted)
+	yamlFigure(&b, "prefill_token_context_ns", c.E, engine.BasisFitted)
+	yamlFigure(&b, "request_overhead_ns", float64(c.Overhead), engine.BasisFitted)
+	yamlFigure(&b, "first_step_extra_ns", float64(c.First), engine.BasisFitted)
+	return b.String()
+}
+
+func yamlFigure(b *strings.Builder, key string, value float64, basis string) {
+	fmt.Fprintf(b, "%-25s {value: %s, basis: %s}\n", key+":", decimal(value), basis)
 }
 
 // basisOf a size is the run it was recorded with, or nothing when it was assumed.
@@ -159,8 +167,8 @@ func decimal(v float64) string {
 	return strings.TrimRight(strings.TrimRight(s, "0"), ".")
 }
 
-// significant rounds to four digits: more are not known, and a profile that people read has no more.
-func significant(v float64) float64 {
+// Significant rounds to four digits: more are not known, and a profile that people read has no more.
+func Significant(v float64) float64 {
 	if v == 0 {
 		return 0
 	}
@@ -174,9 +182,9 @@ func significant(v float64) float64 {
 // rounded is a timing of four digits.
 func rounded(t engine.Timing) engine.Timing {
 	for _, v := range []*float64{&t.A, &t.B, &t.C, &t.D, &t.E} {
-		*v = significant(*v)
+		*v = Significant(*v)
 	}
-	t.Overhead = int64(significant(float64(t.Overhead)))
-	t.FirstStep = int64(significant(float64(t.FirstStep)))
+	t.Overhead = int64(Significant(float64(t.Overhead)))
+	t.FirstStep = int64(Significant(float64(t.FirstStep)))
 	return t
 }

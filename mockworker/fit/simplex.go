@@ -34,6 +34,13 @@ func minimise(objective func([]float64) float64, start, step []float64, calls in
 	return s.corners[0]
 }
 
+// Minimise is the search of this package for other objectives: it returns the best point found and its
+// value, after about calls calls at most.
+func Minimise(objective func([]float64) float64, start, step []float64, calls int, tolerance float64) ([]float64, float64) {
+	v := minimise(objective, start, step, calls, tolerance)
+	return v.x, v.f
+}
+
 // simplex keeps its corners sorted, the best first.
 type simplex struct {
 	objective func([]float64) float64
