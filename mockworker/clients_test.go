@@ -127,3 +127,44 @@ func TestFullSocketLosesItsStream(t *testing.T) {
 		t.Errorf("%s choices counted as aborted, want 16", got)
 	}
 }
+
+// A sleeping engine has lost its cache and holds what comes until it is awake; the streams it was in the
+// middle of end as aborted, and subscribers learn of the loss with the first step after.
+func TestSleep(t *testing.T) {
+	f := start(t, func(c *Config) { c.Profile, c.ServerDevMode = "drill", true })
+	f.complete(prompt(1, 64), 2, "")
+	cut := make(chan string, 1)
+	go func() {
+		text, err := f.streamText(context.Background(), `{"prompt":"a","max_tokens":5000,"stream":true}`)
+		cut <- fmt.Sprint(text[max(0, len(text)-300):], err)
+	}()
+	f.eventually("the stream to run", func() bool { return f.truth().Ranks[0].Running == 1 })
+	if status, text := f.api("POST", "/sleep?level=2", ""); status != 200 {
+		t.Fatalf("sleep: %d %s", status, text)
+	}
+	if text := <-cut; !strings.Contains(text, `"finish_reason":"abort"`) || !strings.HasSuffix(text, "data: [DONE]\n\n<nil>") {
+		t.Errorf("the stream ended with %s", text)
+	}
+	if r := f.truth().Ranks[0]; r.ResidentBlocks != 0 || r.Running != 0 || r.AnnouncedBlocks == 0 {
+		t.Errorf("asleep: %+v", r)
+	}
+	if got := f.metric(`vllm:engine_sleep_state{engine="0",model_name="mock-8b",sleep_state="discard_all"}`); got != "1" {
+		t.Errorf("sleep state %s", got)
+	}
+	late := make(chan int, 1)
+	go func() {
+		status, _ := f.api("POST", "/v1/completions", `{"prompt":`+jsonOf(t, prompt(2, 33))+`,"max_tokens":1}`)
+		late <- status
+	}()
+	f.eventually("a request to wait at the gate", func() bool { return f.truth().Ranks[0].Waiting == 1 })
+	if status, text := f.api("POST", "/wake_up", ""); status != 200 {
+		t.Fatalf("wake up: %d %s", status, text)
+	}
+	if status := <-late; status != 200 {
+		t.Errorf("the request at the gate: %d", status)
+	}
+	f.eventually("announced and resident to be the same", func() bool {
+		r := f.truth().Ranks[0]
+		return r.ResidentBlocks == 2 && r.AnnouncedBlocks == 2 && r.Ghost == 0
+	})
+}
