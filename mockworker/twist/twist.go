@@ -174,10 +174,14 @@ func (b *Batch) corruptToken() bool {
 	if e == nil {
 		return false
 	}
-	ids := field(e, tokenIDs)
-	if ids.items[0].shape == scalar {
-		ids.items[0] = value{raw: []byte{0}} // token 0, which no prompt of ours begins with
+	id := &field(e, tokenIDs).items[0]
+	for id.shape == array && len(id.items) > 0 { // SGLang's pairs, with speculative decoding
+		id = &id.items[0]
 	}
+	if id.shape != scalar {
+		return false
+	}
+	*id = value{raw: []byte{0}} // token 0, which no prompt of ours begins with
 	return true
 }
 
