@@ -443,6 +443,38 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
+// FuzzApply folds whatever arrives, twice, and takes it back: sums fit their sets at any time, and before the
+// first batch there was nothing.
+func FuzzApply(f *testing.F) {
+	toks := run(7, 2*testBlock)
+	window := testEvent{kind: "BlockStored", hashes: []uint64{2}, tokens: toks, group: 1, spec: "sliding_window"}
+	f.Add(encode(f, stored(nil, toks, 1, 2), removed(1), window, testEvent{kind: "BlockRemoved", hashes: []uint64{2}, group: 1}))
+	f.Add(encode(f, stored(nil, toks, 1, 1), testEvent{kind: "AllBlocksCleared"}, stored(ptr(uint64(1)), toks[:testBlock], 3)))
+	f.Add(encode(f, testEvent{kind: "BlockStored", hashes: []uint64{5}, tokens: []uint32{}, medium: "CPU"}))
+	f.Fuzz(func(t *testing.T, payload []byte) {
+		fold := NewFold(testBlock)
+		for seq := range int64(2) {
+			_ = fold.Apply(seq, seq, payload) // what cannot be read is an empty batch
+			heads, _ := fold.Heads()
+			sets, head := fold.Sets()
+			for i, s := range sets {
+				if h := heads[i]; h.Blocks != len(s.Blocks) || h.Digest != digest(s.Blocks) || i == 0 && h.Digest != head.Digest {
+					t.Fatalf("set %s %s has %d blocks, its head is %+v", s.Tier, s.Class, len(s.Blocks), h)
+				}
+			}
+		}
+		sets, head, err := fold.At(-1)
+		if err != nil || head.Blocks != 0 {
+			t.Fatalf("before the first batch: %+v, %v", head, err)
+		}
+		for _, s := range sets {
+			if len(s.Blocks) > 0 {
+				t.Fatalf("before the first batch %s %s had %+v", s.Tier, s.Class, s.Blocks)
+			}
+		}
+	})
+}
+
 // BenchmarkApply is a batch that stores 64 blocks and removes the 64 that have been there longest, in a set of
 // 16,384, as a full pool does.
 func BenchmarkApply(b *testing.B) {
