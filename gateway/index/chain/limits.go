@@ -7,8 +7,8 @@ import (
 	"fleetdrill/gateway/index"
 )
 
-// nameBytes is what a membership's slot takes on average: 16 bytes at a load of 1/2 to 3/4, rounded up.
-const nameBytes = 24
+// nameBytes is what a membership's slot takes on average: 16 bytes at a load of 2/5 to 3/5.
+const nameBytes = 32
 
 // runBytes is what a run takes besides its arrays.
 const runBytes = 64
