@@ -17,9 +17,9 @@ import (
 	"fleetdrill/oracle"
 )
 
-// TestSGLangEngines follows SGLang engines of both wires, and one with pages of token pairs, under load that comes through the
-// gateway and evicts all the time, and over a flush. The index must be what each rank announced, block for
-// block, its engine's own clear included.
+// TestSGLangEngines follows SGLang engines of both wires, and one with pages of token pairs, under load that
+// comes through the gateway and evicts all the time, over a flush and over a restart with an empty cache. The
+// index must be what each engine announced, block for block, its own clear included.
 func TestSGLangEngines(t *testing.T) {
 	for _, e := range []struct{ wire, speculative string }{{"sglang-array", ""}, {"sglang-map", ""}, {"sglang-map", "EAGLE"}} {
 		t.Run(e.wire+e.speculative, func(t *testing.T) {
@@ -44,6 +44,9 @@ func TestSGLangEngines(t *testing.T) {
 				t.Errorf("%+v after a flush", n)
 			}
 			g.load(t, 60, 90)
+			g.equalAt(t, w)
+			post(t, w.Admin+"/admin/faults", `{"kind": "restart_publisher", "cache": "empty"}`)
+			g.load(t, 90, 110)
 			g.equalAt(t, w)
 		})
 	}
