@@ -36,7 +36,7 @@ func (s *Server) pause(c *gin.Context) {
 	s.control.mu.Lock()
 	defer s.control.mu.Unlock()
 	if err := s.pauseAll(c.Request.Context(), mode); err != nil {
-		sendPlainError(c, http.StatusInternalServerError, fmt.Errorf("Failed to pause generation: %w", err)) //nolint:staticcheck // the engine's words
+		sendPlainError(c, http.StatusInternalServerError, fmt.Errorf("pausing generation: %w", err))
 		return
 	}
 	if mode != loop.PauseKeep && c.Query("clear_cache") != "false" {

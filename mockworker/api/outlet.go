@@ -246,12 +246,16 @@ func (o *outlet) abort() {
 
 // finish does what is left to do at an ending.
 func (o *outlet) finish(end ending) {
-	if !o.deadline.IsZero() {
-		_ = o.rc.SetWriteDeadline(time.Time{}) // the next request on this connection has its own
-	}
 	switch end {
+	case whole:
+		if !o.deadline.IsZero() {
+			_ = o.rc.SetWriteDeadline(time.Time{}) // the next request on this connection has its own
+		}
 	case gone:
+		// It may only have stopped reading: then nothing may wait for it any more, and what it reads in the
+		// end must not look whole.
 		o.abort()
+		panic(http.ErrAbortHandler)
 	case broken:
 		panic(http.ErrAbortHandler) // a broken stream must not end like a whole one
 	case cutOff:
@@ -263,10 +267,10 @@ func (o *outlet) finish(end ending) {
 func (o *outlet) breakOff() {
 	switch o.cut.How {
 	case faults.HowSilence: // until the client gives up; the engine knows nothing of it
-		if o.run() == broken {
-			panic(http.ErrAbortHandler)
+		if o.run() != broken {
+			o.abort()
 		}
-		o.abort()
+		panic(http.ErrAbortHandler)
 	case faults.HowCleanEnd: // as when a recovery middleware swallows the panic: a whole answer, cut short
 		o.abort()
 	case faults.HowRST:
