@@ -252,10 +252,10 @@ func (o *outlet) finish(end ending) {
 			_ = o.rc.SetWriteDeadline(time.Time{}) // the next request on this connection has its own
 		}
 	case gone:
-		// It may only have stopped reading: then nothing may wait for it any more, and what it reads in the
-		// end must not look whole.
+		// It may only have stopped reading. Then what it reads in the end must not look whole, and the kernel
+		// need not keep megabytes for it: a reset drops them.
 		o.abort()
-		panic(http.ErrAbortHandler)
+		reset(o.c.Writer)
 	case broken:
 		panic(http.ErrAbortHandler) // a broken stream must not end like a whole one
 	case cutOff:
