@@ -43,7 +43,8 @@ func (p *plan) lookUpCache() (err error) {
 	if c.Groups, err = engine.ParseGroups(p.KVCacheGroups, c.BlockSize); err != nil {
 		return fmt.Errorf("--kv-cache-groups: %w", err)
 	}
-	if len(c.Groups) > 1 && p.KVEventsConfig != "" && !wire.HasGroups(p.Wire) {
+	plain := len(c.Groups) == 0 || len(c.Groups) == 1 && c.Groups[0].Window == 0
+	if !plain && p.KVEventsConfig != "" && !wire.HasGroups(p.Wire) {
 		return fmt.Errorf("--kv-cache-groups with --wire %s: its events do not tell groups apart; the first that do are vllm-0.23's", p.Wire)
 	}
 	if p.HostBlocks > 1<<24 {
