@@ -10,6 +10,9 @@
 // scheduled, before its tokens are computed. Requests that end with a pass give their blocks back at the
 // beginning of the next Step.
 //
+// Layers may come in several cache groups (groups.go), and what the device evicts may go to a host tier
+// (host.go). Both are switches of Config; without them there is one group of full attention and no host.
+//
 // Bytes on the wire, sockets and HTTP live elsewhere. Requests end only by reaching their token limit:
 // the mock never samples an end-of-sequence token.
 package engine
