@@ -249,6 +249,7 @@ func TestPlacesEqualAMap(t *testing.T) {
 				t.Fatalf("step %d: took %d from %v, want %v", i, hash, old, model[hash])
 			}
 			delete(model, hash)
+			p.shrink()
 		}
 		probe := next(3000)
 		if p.get(probe) != model[probe] || p.n != len(model) {

@@ -78,9 +78,18 @@ func (p *places) resize(slots int) {
 	old := p.slots
 	p.slots = make([]slot, slots)
 	for _, s := range old {
-		if s.at != 0 {
-			p.slots[p.find(s.hash)] = s
+		if s.at == 0 {
+			continue
 		}
+		// All hashes differ, so the first vacant slot is its place. They come in the order of their homes,
+		// nearly: what is written lies together.
+		i := p.home(s.hash)
+		for p.slots[i].at != 0 {
+			if i++; i == len(p.slots) {
+				i = 0
+			}
+		}
+		p.slots[i] = s
 	}
 }
 
