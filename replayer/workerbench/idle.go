@@ -2,6 +2,7 @@ package workerbench
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"time"
 )
@@ -29,6 +30,7 @@ func (b *bench) start(ctx context.Context) ([]Row, error) {
 const (
 	idleRSS   = "idle worker, resident"
 	idlePSS   = "idle worker, its share"
+	servedRSS = "idle worker that has served, resident"
 	crowdRSS  = "128 idle workers in one process, resident"
 	crowdCPU  = "128 idle workers in one process, CPU"
 	crowdSize = 128
@@ -37,6 +39,7 @@ const (
 var idleFigures = []figure{
 	{name: idleRSS, unit: "MB", bar: 25, goal: 15},
 	{name: idlePSS, unit: "MB", bar: none, goal: none},
+	{name: servedRSS, unit: "MB", bar: 25, goal: 15},
 	{name: crowdRSS, unit: "MB", bar: 400, goal: 200},
 	{name: crowdCPU, unit: "% of a core", bar: 3, goal: 1},
 }
@@ -48,7 +51,9 @@ const settle = time.Second
 func (b *bench) idle(ctx context.Context) ([]Row, error) {
 	values := map[string][]float64{}
 	for range b.pick(5, 1) {
-		err := b.with(ctx, []string{"--kv-events-config", eventsConfig}, func(t target) error { return idleMemory(ctx, t, values) })
+		err := b.with(ctx, []string{"--kv-events-config", eventsConfig}, func(t target) error {
+			return errors.Join(idleMemory(ctx, t, values), servedMemory(ctx, t, values))
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -73,6 +78,28 @@ func idleMemory(ctx context.Context, t target, values map[string][]float64) erro
 	u, err := usageOf(t.pid)
 	values[idleRSS] = append(values[idleRSS], u.rss/mb)
 	values[idlePSS] = append(values[idlePSS], u.pss/mb)
+	return err
+}
+
+// servedMemory is what a worker holds that answered a hundred requests and was left alone again: a program's
+// pages come into memory as they are used.
+func servedMemory(ctx context.Context, t target, values map[string][]float64) error {
+	request, err := generation(t, "/v1/chat/completions", map[string]any{
+		"messages": []map[string]string{{"role": "user", "content": "say a few words"}}, "max_tokens": 8, "stream": true,
+	})
+	if err != nil {
+		return err
+	}
+	for range 100 {
+		if err := once(ctx, t, request); err != nil {
+			return err
+		}
+	}
+	if err := wait(ctx, settle); err != nil {
+		return err
+	}
+	u, err := usageOf(t.pid)
+	values[servedRSS] = append(values[servedRSS], u.rss/mb)
 	return err
 }
 
