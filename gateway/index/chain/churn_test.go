@@ -12,10 +12,10 @@ import (
 	"fleetdrill/gateway/index/indextest"
 )
 
-// -long runs 10^7 churn events instead of 10^5, and whole corpora:
+// -long runs 10^7 churn events instead of 10^5:
 //
 //	go test ./gateway/index/chain -run Churn -v -args -long
-var long = flag.Bool("long", false, "run the churn test over 10^7 events and corpora of 300,000")
+var long = flag.Bool("long", false, "run the churn test over 10^7 events")
 
 // cache is an engine's: least recently used blocks go first, and of one request the last.
 type cache struct {

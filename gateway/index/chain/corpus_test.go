@@ -13,17 +13,10 @@ import (
 
 // Histories of 300,000 events over 16 holders, on one index and on two shards: what every event reports
 // equals the reference, a score is compared every 16 events, everything at the end.
-//
-// Continuous integration runs a tenth; all of it:
-//
-//	go test ./gateway/index/chain -run Corpus -args -long
 func TestCorpusAgainstTheReference(t *testing.T) {
-	events := 30_000
+	events := 300_000
 	if testing.Short() || indextest.RaceEnabled {
 		events = 10_000
-	}
-	if *long {
-		events = 300_000
 	}
 	for seed := range uint64(2) {
 		for shards := 1; shards <= 2; shards++ {

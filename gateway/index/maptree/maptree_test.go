@@ -134,3 +134,7 @@ func BenchmarkLookup(b *testing.B) {
 func TestHostile(t *testing.T) {
 	indextest.Hostile(t, false, func() index.Index { return New() })
 }
+
+func TestCorpusAgainstTheReference(t *testing.T) {
+	indextest.Corpus(t, New(), 3, 30_000)
+}

@@ -45,3 +45,7 @@ func TestFollowsEngines(t *testing.T) {
 func TestHostile(t *testing.T) {
 	indextest.Hostile(t, false, func() index.Index { return New() })
 }
+
+func TestCorpusAgainstTheReference(t *testing.T) {
+	indextest.Corpus(t, New(), 3, 30_000)
+}

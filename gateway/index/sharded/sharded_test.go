@@ -47,3 +47,7 @@ func TestLanesAndReaders(t *testing.T) {
 func TestHostile(t *testing.T) {
 	indextest.Hostile(t, false, func() index.Index { return New(3, func() index.Index { return chain.New() }) })
 }
+
+func TestCorpusAgainstTheReference(t *testing.T) {
+	indextest.Corpus(t, New(2, func() index.Index { return chain.New() }), 3, 30_000)
+}
