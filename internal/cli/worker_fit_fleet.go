@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -36,7 +38,7 @@ var (
 )
 
 // fleetProfiles are the two ways in which the published fleet is known.
-var fleetProfiles = [...]string{"qwen3-8b-published-curve"}
+var fleetProfiles = [...]string{"qwen3-8b-published", "qwen3-8b-published-curve"}
 
 func (o *fleetOptions) add(c *cobra.Command) {
 	f := c.Flags()
@@ -180,7 +182,7 @@ func (o *fitOptions) writeFleet(c fit.Coefficients, stderr io.Writer) error {
 	if o.out == "" {
 		return nil
 	}
-	if err := os.WriteFile(o.out, published.YAML(o.name(""), c), 0o644); err != nil {
+	if err := os.WriteFile(o.out, published.YAML(strings.TrimSuffix(filepath.Base(o.out), ".yaml"), c), 0o644); err != nil {
 		return fmt.Errorf("writing the profile: %w", err)
 	}
 	fmt.Fprintf(stderr, "profile: %s\n", o.out)

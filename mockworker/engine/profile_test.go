@@ -79,7 +79,7 @@ func TestProfileFromFile(t *testing.T) {
 
 func TestUnknownProfile(t *testing.T) {
 	_, err := LoadProfile("warp")
-	const want = `unknown timing profile "warp": built in are drill, fast, qwen3-8b-published-curve, replay-default, rtx4090-llama-3.1-8b, rtxpro6000-llama-3.1-8b, rtxpro6000-qwen3-32b; anything else must be a path`
+	const want = `unknown timing profile "warp": built in are drill, fast, qwen3-8b-published, qwen3-8b-published-curve, replay-default, rtx4090-llama-3.1-8b, rtxpro6000-llama-3.1-8b, rtxpro6000-qwen3-32b; anything else must be a path`
 	if err == nil || err.Error() != want {
 		t.Errorf("error is %v, want %s", err, want)
 	}

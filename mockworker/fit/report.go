@@ -143,7 +143,9 @@ func (c Coefficients) YAML() string {
 	yamlFigure(&b, "decode_context_token_ns", c.D, engine.BasisFitted)
 	yamlFigure(&b, "prefill_token_context_ns", c.E, engine.BasisFitted)
 	yamlFigure(&b, "request_overhead_ns", float64(c.Overhead), engine.BasisFitted)
-	yamlFigure(&b, "first_step_extra_ns", float64(c.First), engine.BasisFitted)
+	if c.First > 0 {
+		yamlFigure(&b, "first_step_extra_ns", float64(c.First), engine.BasisFitted)
+	}
 	return b.String()
 }
 
