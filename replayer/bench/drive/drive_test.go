@@ -61,9 +61,10 @@ func TestPlan(t *testing.T) {
 		window  int64
 	}{
 		// 6 block ops at 6 million per second take 1000 ns; holders in the order they appear in.
-		"two lanes":            {Spec{Lanes: 2, Offered: 6e6}, []int64{0, 0, 100, 100, 500, 1000}, []int32{-1, 0, 1, 0, 0, -1}, []index.Holder{0, 0, 1, 2, 0, 0}, 1000},
-		"half the rate":        {Spec{Lanes: 1, Offered: 3e6}, []int64{0, 0, 200, 200, 1000, 2000}, []int32{-1, 0, 0, 0, 0, -1}, []index.Holder{0, 0, 1, 2, 0, 0}, 2000},
-		"cut at half the time": {Spec{Lanes: 1, Offered: 6e6, MaxNs: 500}, []int64{0, 0, 100, 100, 500}, []int32{-1, 0, 0, 0, 0}, []index.Holder{0, 0, 1, 2, 0}, 500},
+		"two lanes":              {Spec{Lanes: 2, Offered: 6e6}, []int64{0, 0, 100, 100, 500, 1000}, []int32{-1, 0, 1, 0, 0, -1}, []index.Holder{0, 0, 1, 2, 0, 0}, 1000},
+		"half the rate":          {Spec{Lanes: 1, Offered: 3e6}, []int64{0, 0, 200, 200, 1000, 2000}, []int32{-1, 0, 0, 0, 0, -1}, []index.Holder{0, 0, 1, 2, 0, 0}, 2000},
+		"room for three":         {Spec{Lanes: 1, Offered: 6e6, MaxNs: 500}, []int64{0, 0, 500}, []int32{-1, 0, 0}, []index.Holder{0, 0, 1}, 500},
+		"room for less than one": {Spec{Lanes: 1, Offered: 1e6, MaxNs: 1}, []int64{0}, []int32{-1}, []index.Holder{0}, 1000},
 		// Worker 2 alone has 3 block ops.
 		"workers below 3": {Spec{Lanes: 1, Offered: 3e6, Workers: 3}, []int64{100, 100, 1000}, []int32{0, 0, -1}, []index.Holder{0, 1, 0}, 1000},
 	} {

@@ -2,6 +2,7 @@ package drive
 
 import (
 	"fmt"
+	"math"
 	"math/bits"
 
 	"fleetdrill/gateway/index"
@@ -17,7 +18,8 @@ type Spec struct {
 	Lanes int `json:"lanes"`
 	// Offered is the rate in block ops per second that the deadlines are scaled to.
 	Offered float64 `json:"offered"`
-	// MaxNs bounds the window, in ns: above it only the first part of the timeline is replayed; 0 = whole.
+	// MaxNs bounds the window, in ns: only the first part of the timeline is replayed, as much as it has room
+	// for; 0 = whole.
 	MaxNs int64 `json:"max_ns"`
 	// Workers leaves out the operations of workers from that number on; 0 = none.
 	Workers int `json:"workers"`
@@ -57,30 +59,25 @@ type schedule struct {
 	queries int
 }
 
-// plan lays a trial out. The window is the corpus' block ops over the offered rate; when that is longer
-// than MaxNs, the operations whose deadlines lie behind it are left out, which offers about the same rate.
+// plan lays a trial out. The window is the block ops over the offered rate. When that is longer than MaxNs,
+// only so many operations are taken as MaxNs has room for at that rate, and the last of them is due at its end:
+// a timeline is not equally dense everywhere, and what is offered should be what was asked for.
 func plan(c *corpus.Corpus, s Spec) (*schedule, error) {
-	total := uint64(0)
-	for i := range c.Ops {
-		if op := &c.Ops[i]; s.Workers == 0 || int(op.Worker) < s.Workers {
-			total += uint64(op.Length)
-		}
-	}
-	window := int64(float64(total) / s.Offered * 1e9)
-	p := &schedule{windowNs: max(window, 1), perLane: make([]int, s.Lanes)}
+	p := &schedule{perLane: make([]int, s.Lanes)}
+	room, last := uint64(math.MaxUint64), uint64(0)
 	if s.MaxNs > 0 {
-		p.windowNs = min(p.windowNs, s.MaxNs)
+		room = uint64(s.Offered * float64(s.MaxNs) / 1e9)
 	}
 	type key struct{ worker, rank uint32 }
 	known := map[key]index.Holder{}
 	for i := range c.Ops {
 		op := &c.Ops[i]
-		at := scale(op.Deadline, uint64(max(window, 1)), c.WindowNs)
 		if s.Workers > 0 && int(op.Worker) >= s.Workers {
 			continue
 		}
-		if at > p.windowNs {
-			break // the rest is later still
+		if len(p.ops) > 0 && p.blockOps+uint64(op.Length) > room {
+			last = c.Ops[p.ops[len(p.ops)-1]].Deadline
+			break
 		}
 		holder, lane := index.Holder(0), int32(-1)
 		if op.Kind == corpus.Query {
@@ -96,11 +93,18 @@ func plan(c *corpus.Corpus, s Spec) (*schedule, error) {
 			holder, lane = h, int32(int(h)%s.Lanes)
 			p.perLane[lane]++
 		}
-		p.at, p.ops, p.lane, p.holders = append(p.at, at), append(p.ops, uint32(i)), append(p.lane, lane), append(p.holders, holder)
+		p.ops, p.lane, p.holders = append(p.ops, uint32(i)), append(p.lane, lane), append(p.holders, holder)
 		p.blockOps += uint64(op.Length)
 	}
 	if len(p.ops) == 0 {
 		return nil, fmt.Errorf("planning a trial of %d workers: no operation is left", s.Workers)
+	}
+	if last == 0 {
+		last = c.WindowNs // all of it, or its very beginning
+	}
+	p.windowNs = max(int64(float64(p.blockOps)/s.Offered*1e9), 1)
+	for _, i := range p.ops {
+		p.at = append(p.at, scale(c.Ops[i].Deadline, uint64(p.windowNs), last))
 	}
 	return p, nil
 }
