@@ -37,9 +37,11 @@ func TestCloseWhileWaitingForALane(t *testing.T) {
 	e := startEngine(t, anyPort, anyPort, 6000)
 	defer e.stop()
 	pool := lanes.New(1)
+	s := follow(t, e, Deps{Lanes: pool})
+	e.publish(1, false)
+	e.equal(s) // connected, so that what comes now arrives
 	release := occupy(t, pool)
 	defer release()
-	s := follow(t, e, Deps{Lanes: pool})
 	e.publish(2*queueLength, false)
 	until(t, s, "some arrival", func(r contract.RoutingRank) bool { return r.Queued > 0 })
 	s.Close()
