@@ -37,6 +37,9 @@ func (row RankReport) text(b *strings.Builder) {
 		return
 	}
 	fmt.Fprintf(b, "\n%s rank %d, the first of %d differences:\n", row.Worker, row.Rank, row.Missing+row.Extra+row.Moved)
+	if row.Missing > 0 && row.Shed > 0 {
+		fmt.Fprintf(b, "  the gateway gave up %d blocks to stay below --index-max-bytes; missing ones may be those\n", row.Shed)
+	}
 	for _, d := range row.Differences {
 		fmt.Fprintf(b, "  %-7s  block %d of its chain, hash %d", d.Side, d.Position, uint64(d.Hash))
 		if d.Gateway != nil {

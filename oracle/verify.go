@@ -50,6 +50,8 @@ type RankReport struct {
 	Extra         int    `json:"extra"`
 	Moved         int    `json:"moved"`
 	Equal         bool   `json:"equal"`
+	// Shed are blocks that the gateway gave up to stay below its bound; the missing ones may be those.
+	Shed int64 `json:"shed,omitempty"`
 	// Error says why the two sides could not be compared; then Equal is false and the counts are zero.
 	Error string `json:"error,omitempty"`
 	// Differences are the first ones, by position.
@@ -136,7 +138,7 @@ func (v *verifier) once(ctx context.Context, w WorkerAdmin, rank int) (RankRepor
 	diff := Compare(blocks, dump)
 	row := RankReport{
 		Worker: w.ID, Rank: rank, Seq: head.Seq, EngineBlocks: len(blocks), GatewayBlocks: len(dump),
-		Missing: len(diff.Missing), Extra: len(diff.Extra), Moved: len(diff.Moved), Equal: diff.Equal(),
+		Missing: len(diff.Missing), Extra: len(diff.Extra), Moved: len(diff.Moved), Equal: diff.Equal(), Shed: head.Shed,
 		Differences: diff.First(shown),
 	}
 	if !row.Equal {

@@ -107,7 +107,7 @@ func TestVerify(t *testing.T) {
 				n := asked.Add(1)
 				return contract.DumpHead{Seq: 4 + n}, []contract.DumpBlock{dumpBlock(1, 0, 10)}, true
 			case "w11":
-				return contract.DumpHead{Seq: 8}, []contract.DumpBlock{dumpBlock(1, 0, 10), dumpBlock(4, 1, 12), dumpBlock(5, 3, 14)}, true
+				return contract.DumpHead{Seq: 8, Shed: 3}, []contract.DumpBlock{dumpBlock(1, 0, 10), dumpBlock(4, 1, 12), dumpBlock(5, 3, 14)}, true
 			}
 			return contract.DumpHead{}, nil, false
 		},

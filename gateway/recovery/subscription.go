@@ -165,7 +165,7 @@ func (s *Subscription) dump() (contract.DumpHead, []contract.DumpBlock) {
 	return contract.DumpHead{
 		MonoNs: clock.MonoNs(), Wall: clock.Wall(), Worker: s.source.Worker, Rank: s.source.Rank,
 		Epoch: s.cursor.epoch, Seq: s.cursor.last, Blocks: len(blocks),
-		Digest: contract.U64(s.deps.Residency.Digest(s.source.Holder)),
+		Digest: contract.U64(s.deps.Residency.Digest(s.source.Holder)), Shed: s.deps.Residency.Shed(s.source.Holder),
 	}, blocks
 }
 

@@ -233,6 +233,8 @@ type DumpHead struct {
 	Seq    int64 `json:"seq"`
 	Blocks int   `json:"blocks"`
 	Digest U64   `json:"digest"`
+	// Shed are memberships given up since registration to stay below --index-max-bytes.
+	Shed int64 `json:"shed"`
 }
 
 // DumpBlock is one membership: Position and Content place it in its chain.
