@@ -138,6 +138,7 @@ func builtinNames() []string {
 	for i, f := range files {
 		files[i] = strings.TrimSuffix(path.Base(f), ".yaml")
 	}
+	slices.Sort(files) // a name before those it begins
 	return files
 }
 
