@@ -34,14 +34,15 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// tiny is a drill of two workers that takes a few seconds. TIMELINE and what is expected of it vary.
+// tiny is a drill of two workers that takes a few seconds. TIMELINE and what is expected of it vary. Requests
+// go round robin: a worker whose cache is lost must go on publishing, or nobody could see its new batches.
 const tiny = `version: 1
 name: NAME
 summary: A drill for tests.
 tags: [core]
 topology: [direct]
 fleet: {workers: 2, profile: fast, kv_blocks: 2048, block_size: 16}
-gateway: {target: fleetdrill, args: [--policy, cache_aware]}
+gateway: {target: fleetdrill, args: [--policy, round_robin]}
 load:
   - id: main
     synth: {rate: 20/s, input: 64..128, output: 8..16, heads: 2, head_tokens: 128}
