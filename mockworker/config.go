@@ -126,7 +126,7 @@ func (c Config) plan() (*plan, error) {
 	if p.Log == nil {
 		p.Log = slog.New(slog.DiscardHandler)
 	}
-	for _, check := range []func() error{p.checkNumbers, p.checkAdmin, p.checkIDs, p.lookUpEngine, p.lookUpCache, p.lookUpFamily, p.lookUpEvents, p.FaultConfig.check, p.checkLoads, p.HTTPConfig.check} {
+	for _, check := range []func() error{p.checkNumbers, p.checkAdmin, p.checkIDs, p.lookUpEngine, p.lookUpCache, p.lookUpFamily, p.lookUpEvents, p.FaultConfig.check, p.checkLoads, p.checkHTTP} {
 		if err := check(); err != nil {
 			return nil, err
 		}

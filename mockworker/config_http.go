@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"fleetdrill/internal/badjson"
 	"fleetdrill/mockworker/api"
 	"fleetdrill/mockworker/engine"
 )
@@ -47,7 +48,10 @@ func addHTTPFlags(fs *pflag.FlagSet, c *HTTPConfig) {
 	fs.StringVar(&c.BootModels, "boot-models", bootModelsLate, "late: the API port opens when the engine is ready; early: it opens at once, /v1/models answers, and everything else is refused with 503 until then")
 }
 
-func (c *HTTPConfig) check() error {
+func (p *plan) checkHTTP() error { return p.HTTPConfig.check(p.Model) }
+
+// check looks at the flags of a worker that serves model.
+func (c *HTTPConfig) check(model string) error {
 	switch {
 	case c.ClientWriteTimeout <= 0:
 		return fmt.Errorf("--client-write-timeout is %s, must be above 0", c.ClientWriteTimeout)
@@ -68,7 +72,10 @@ func (c *HTTPConfig) check() error {
 		if err != nil {
 			return fmt.Errorf("--lora-modules: %w", err)
 		}
-		if seen[a.Name] {
+		switch {
+		case a.Name == model:
+			return fmt.Errorf("--lora-modules: %s is the name of --model: nobody could ask for the adapter", a.Name)
+		case seen[a.Name]:
 			return fmt.Errorf("--lora-modules: %s is given twice", a.Name)
 		}
 		seen[a.Name] = true
@@ -85,7 +92,7 @@ func parseAdapter(text string) (api.Adapter, error) {
 	}
 	if strings.HasPrefix(text, "{") {
 		if err := json.Unmarshal([]byte(text), &a); err != nil {
-			return api.Adapter{}, fmt.Errorf("reading %s: %w", text, err)
+			return api.Adapter{}, fmt.Errorf("reading %s: %w", text, badjson.Error(err))
 		}
 	} else {
 		a.Name, a.Path, _ = strings.Cut(text, "=")

@@ -20,7 +20,8 @@ func TestHTTPConfig(t *testing.T) {
 		{func(c *Config) { c.BootModels = "never" }, `--boot-models is "never"`},
 		{func(c *Config) { c.LoRAModules = []string{"sql"} }, `--lora-modules: "sql" has no name or no path`},
 		{func(c *Config) { c.LoRAModules = []string{"=/x"} }, "has no name"},
-		{func(c *Config) { c.LoRAModules = []string{`{"name":1}`} }, "--lora-modules: reading"},
+		{func(c *Config) { c.LoRAModules = []string{`{"name":1}`} }, `--lora-modules: reading {"name":1}: name is a number, must be a string`},
+		{func(c *Config) { c.LoRAModules = []string{c.Model + "=/x"} }, "is the name of --model"},
 		{func(c *Config) { c.LoRAModules = []string{"a=/x", "a=/y"} }, "a is given twice"},
 	} {
 		cfg := defaults()

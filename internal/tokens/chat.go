@@ -3,6 +3,8 @@ package tokens
 import (
 	"encoding/json"
 	"fmt"
+
+	"fleetdrill/internal/badjson"
 )
 
 // The stand-in chat template frames a message as STX role LF content ETX LF and opens the answer with
@@ -73,7 +75,7 @@ func contentText(raw json.RawMessage) (string, error) {
 		Text string `json:"text"`
 	}
 	if err := json.Unmarshal(raw, &parts); err != nil {
-		return "", fmt.Errorf("want a string or a list of parts: %w", err)
+		return "", fmt.Errorf("want a string or a list of parts: %w", badjson.Error(err))
 	}
 	text := ""
 	for i, p := range parts {

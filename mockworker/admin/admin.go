@@ -15,6 +15,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"fleetdrill/internal/badjson"
 	"fleetdrill/internal/clock"
 	"fleetdrill/internal/contract"
 	"fleetdrill/mockworker/blockhash"
@@ -180,7 +181,7 @@ func (s *Server) match(c *gin.Context) {
 	dec := json.NewDecoder(http.MaxBytesReader(c.Writer, c.Request.Body, maxMatchBody))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&q); err != nil {
-		fail(c, http.StatusBadRequest, fmt.Errorf("reading the match request (at most %d bytes): %w", maxMatchBody, err))
+		fail(c, http.StatusBadRequest, fmt.Errorf("reading the match request (at most %d bytes): %w", maxMatchBody, badjson.Error(err)))
 		return
 	}
 	ctx, cancel := context.WithTimeout(c.Request.Context(), askTimeout)

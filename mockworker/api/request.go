@@ -9,11 +9,11 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"reflect"
 	"strconv"
 
 	"github.com/gin-gonic/gin"
 
+	"fleetdrill/internal/badjson"
 	"fleetdrill/internal/tokens"
 	"fleetdrill/mockworker/engine"
 )
@@ -163,29 +163,10 @@ func (s *Server) decode(c *gin.Context, v any) *apiError {
 	if err != nil {
 		return badRequest("", "the request body could not be read: %v", err)
 	}
-	err = json.Unmarshal(raw, v)
-	if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) && wrong.Field != "" {
-		return badRequest(wrong.Field, "the request body is not valid: %s is a %s, must be %s", wrong.Field, wrong.Value, inWords(wrong.Type.Kind()))
-	}
-	if err != nil {
-		return badRequest("", "the request body is not valid: %v", err)
+	if err := json.Unmarshal(raw, v); err != nil {
+		return badRequest(badjson.Field(err), "the request body is not valid: %v", badjson.Error(err))
 	}
 	return nil
-}
-
-// inWords is a type as a client knows it.
-func inWords(k reflect.Kind) string {
-	switch k {
-	case reflect.String:
-		return "a string"
-	case reflect.Bool:
-		return "true or false"
-	case reflect.Slice:
-		return "a list"
-	case reflect.Int, reflect.Uint32:
-		return "a whole number"
-	}
-	return "an object"
 }
 
 // readBody reads the body to its end, which also lets net/http notice when the client goes.

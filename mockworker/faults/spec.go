@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"fleetdrill/internal/badjson"
 	"fleetdrill/internal/contract"
 )
 
@@ -94,7 +95,7 @@ func object(body []byte) (map[string]json.RawMessage, error) {
 	var given map[string]json.RawMessage
 	dec := json.NewDecoder(bytes.NewReader(body))
 	if err := dec.Decode(&given); err != nil {
-		return nil, fmt.Errorf("reading the fault as a JSON object: %w", err)
+		return nil, fmt.Errorf("reading the fault: %w", badjson.Error(err))
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("reading the fault: something stands behind the JSON object")

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"fleetdrill/internal/badjson"
 )
 
 // Config is vLLM's KVEventsConfig, the value of --kv-events-config.
@@ -40,7 +42,7 @@ func ParseConfig(text string) (Config, error) {
 	dec := json.NewDecoder(bytes.NewReader([]byte(text)))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&c); err != nil {
-		return Config{}, fmt.Errorf("reading the KV events configuration: %w", err)
+		return Config{}, fmt.Errorf("reading the KV events configuration: %w", badjson.Error(err))
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return Config{}, errors.New("reading the KV events configuration: something stands behind the JSON object")
