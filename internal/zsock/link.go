@@ -27,6 +27,7 @@ type linkOptions struct {
 	kind         zmq4.SocketType
 	server       bool  // this side accepted the connection
 	hwm          int   // of the outbox, in messages; 0 = unlimited
+	most         int   // messages in the outbox that end the connection; 0 = none do
 	max          int64 // bytes in one incoming message
 	writeTimeout time.Duration
 }
@@ -61,10 +62,9 @@ func openLink(nc net.Conn, o linkOptions) (*link, error) {
 	}
 	w.opening = false
 	w.sock.writeTimeout = o.writeTimeout
-	return &link{
-		wire: w, conn: conn, out: newOutbox(o.hwm),
-		frames: frameReader{r: w.in, max: o.max},
-	}, nil
+	l := &link{wire: w, conn: conn, out: newOutbox(o.hwm), frames: frameReader{r: w.in, max: o.max}}
+	l.out.most = o.most
+	return l, nil
 }
 
 // handshake runs the library's, which panics on a READY command with a torn property and on a socket type

@@ -27,6 +27,9 @@ type outbox struct {
 	// As in libzmq, the queue does not take one new message for each one that leaves: room is given back
 	// in steps of half the mark, so a peer that falls behind sees few long gaps and not many short ones.
 	hwm uint64
+	// most is how many messages may wait at all, 0 = any number: where nothing may be lost, a peer that reads
+	// less than it asks for is told apart from a slow one by this.
+	most int
 
 	mu       sync.Mutex
 	queue    []message
@@ -52,6 +55,7 @@ const (
 	pushed  pushResult = iota // queued for the writer
 	dropped                   // the queue is at its high-water mark
 	gone                      // the connection is closed
+	tooMany                   // more than most wait
 )
 
 func (o *outbox) push(m message) pushResult {
@@ -62,6 +66,8 @@ func (o *outbox) push(m message) pushResult {
 		return gone
 	case o.full():
 		return dropped
+	case o.most > 0 && len(o.queue)-o.head >= o.most:
+		return tooMany
 	}
 	o.makeRoom()
 	o.queue = append(o.queue, m)

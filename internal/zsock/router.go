@@ -13,6 +13,9 @@ import (
 // ErrPeerGone is returned by a Reply to a connection that has ended.
 var ErrPeerGone = errors.New("zsock: the peer is gone")
 
+// errOwed ends the connection of a peer that goes on asking and does not read.
+var errOwed = errors.New("the peer asks for more than it reads")
+
 const (
 	// requestQueue is how many requests wait for Router.Recv before the router stops reading.
 	requestQueue = 1024
@@ -25,6 +28,9 @@ type RouterOptions struct {
 	// HWM is how many replies wait for one peer before further ones are dropped for it, silently and with
 	// libzmq's steps of HWM/2; libzmq's default is 1000. 0 = unlimited: nothing is dropped.
 	HWM int
+	// MaxOwed is how many replies may wait for one peer that has no HWM to lose them at: one more ends its
+	// connection. 0 = any number, which a peer that asks and does not read can make as large as it likes.
+	MaxOwed int
 	// MaxFrame bounds one request, all frames together, in bytes; 0 = 64 KB. A longer one ends the connection.
 	MaxFrame int64
 	// Log receives connects and disconnects; nil = nobody.
@@ -86,7 +92,7 @@ func (r *Router) Recv(ctx context.Context) (*Request, error) {
 
 // Reply queues a message, given as the frames after the identity, for the connection the request came from.
 // It never waits for the peer and can be called many times. A reply dropped at the HWM is no error, as
-// with libzmq: Stats counts it. Neither the slice nor the frames may be modified afterwards.
+// with libzmq: Stats counts it. One too many for MaxOwed is ErrPeerGone. Neither the slice nor the frames may be modified afterwards.
 func (q *Request) Reply(frames ...[]byte) error {
 	switch q.from.out.push(frames) {
 	case pushed:
@@ -94,6 +100,9 @@ func (q *Request) Reply(frames ...[]byte) error {
 	case dropped:
 		q.router.dropped.Add(1)
 	case gone:
+		return ErrPeerGone
+	case tooMany:
+		q.from.fail(errOwed)
 		return ErrPeerGone
 	}
 	return nil
@@ -111,7 +120,7 @@ func (r *Router) Close() error { return r.host.close() }
 // serve is the life of one peer.
 func (r *Router) serve(nc net.Conn) {
 	log := r.host.log.With("peer", nc.RemoteAddr().String())
-	l, err := openLink(nc, linkOptions{kind: zmq4.Router, server: true, hwm: r.o.HWM, max: r.o.MaxFrame})
+	l, err := openLink(nc, linkOptions{kind: zmq4.Router, server: true, hwm: r.o.HWM, most: r.o.MaxOwed, max: r.o.MaxFrame})
 	if err != nil {
 		log.Debug("not a requester", "err", err)
 		return

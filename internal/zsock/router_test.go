@@ -190,3 +190,41 @@ func TestDialDealerFails(t *testing.T) {
 		}
 	}
 }
+
+// Where nothing is lost, a peer that asks and asks and never reads is put out before what waits for it grows
+// without bound; one that reads what it asked for is not, however much that is over time.
+func TestRouterPutsOutWhoDoesNotRead(t *testing.T) {
+	const most = 5_000
+	router, endpoint := newBoundRouter(t, RouterOptions{MaxOwed: most})
+	payload := make([]byte, 2<<10)
+	_, stopped := rawPeer(t, endpoint, zmq4.Dealer)
+	if err := stopped.SendMsg(zmq4.NewMsgString("ask")); err != nil {
+		t.Fatal(err)
+	}
+	q, err := router.Recv(within(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What the sockets' own buffers take is not waiting: 100 MB are more than they have.
+	for n := 0; err == nil; n++ {
+		if n == 10*most {
+			t.Fatalf("%d replies wait for a peer that reads nothing", n)
+		}
+		err = q.Reply(payload)
+	}
+	if !errors.Is(err, ErrPeerGone) {
+		t.Fatal(err)
+	}
+	answerAll(t, router, most/2, payload)
+	healthy := newDealer(t, endpoint)
+	for range 10 {
+		if err := healthy.Send([]byte("ask")); err != nil {
+			t.Fatal(err)
+		}
+		for range most/2 + 1 {
+			if _, err := healthy.Recv(within(t)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -43,7 +44,8 @@ func TestParseConfig(t *testing.T) {
 		{text: `{"max_queue_size": 0}`, wrong: "max_queue_size is 0"},
 		{text: `{"buffer_steps": -1}`, wrong: "buffer_steps is -1"},
 		{text: `{} {}`, wrong: "behind the JSON object"},
-		{text: `{"hwm": "x"}`, wrong: "hwm"},
+		{text: `{"hwm": "x"}`, wrong: "hwm is a string, must be a whole number"},
+		{text: `[]`, wrong: "it is a list, must be an object"},
 	} {
 		got, err := ParseConfig(c.text)
 		if (err != nil) != (c.wrong != "") || err != nil && !strings.Contains(err.Error(), c.wrong) {
@@ -308,6 +310,31 @@ func TestMalformedReplayRequests(t *testing.T) {
 	}
 	if s := p.pub.Stats(); s.ReplayMalformed != 5 || s.ReplayRequests != 1 {
 		t.Errorf("stats %+v", s)
+	}
+}
+
+// A peer that asks for replay after replay and never reads is put out; it cost a bounded number of frames, and
+// a peer beside it is answered.
+func TestReplaysThatNobodyReads(t *testing.T) {
+	p := start(t, nil)
+	const batches = 2_000
+	p.publish(batches)
+	greedy := p.dealer()
+	var err error
+	for err == nil && p.ctx.Err() == nil {
+		answered := p.pub.Stats().ReplayRequests
+		if int(answered)*batches > 20*maxOwed(DefaultConfig().BufferSteps) {
+			t.Fatalf("%d replays of %d batches wait for a peer that reads nothing", answered, batches)
+		}
+		if err = greedy.Send(nil, seqFrame(0)); err == nil {
+			<-time.After(time.Millisecond) // about one at a time: what counts is what is answered
+		}
+	}
+	if !errors.Is(err, zsock.ErrPeerGone) {
+		t.Fatalf("asking for ever ended in: %v", err)
+	}
+	if got := p.replay(p.dealer(), p.base); len(got) != batches+1 {
+		t.Errorf("%d replies to a peer that reads, want %d", len(got), batches+1)
 	}
 }
 

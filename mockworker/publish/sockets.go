@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"time"
 
 	"fleetdrill/internal/zsock"
@@ -55,11 +56,19 @@ func open(o Options, pl place) (*sockets, error) {
 	if pl.replay == nil {
 		return s, nil
 	}
-	s.router = zsock.NewRouter(zsock.RouterOptions{HWM: o.ReplayHWM, Log: o.Log})
+	s.router = zsock.NewRouter(zsock.RouterOptions{HWM: o.ReplayHWM, MaxOwed: maxOwed(o.Config.BufferSteps), Log: o.Log})
 	if s.replay, err = s.router.Bind(pl.replay.Endpoint); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the replay socket of rank %d: %w", o.Rank, err), s.close())
 	}
 	return s, nil
+}
+
+// maxOwed is how many replay frames may wait for one peer that does not read. It has room for several whole
+// replays, so that only who asks again and again without reading is put out: a real engine loses frames for
+// it instead (--replay-hwm).
+func maxOwed(bufferSteps int) int {
+	const replays, least = 4, 100_000
+	return max(least, replays*min(bufferSteps+1, math.MaxInt/replays))
 }
 
 // place is where these sockets are, ports included, so that the next ones can be there too.
