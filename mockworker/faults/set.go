@@ -23,7 +23,8 @@ const maxKept = 256
 // without faults. Every method takes now as CLOCK_MONOTONIC ns; faults whose time is over end as soon as
 // anybody asks.
 type Set struct {
-	// live counts the faults that are armed or acting, so that asking costs nothing while there are none.
+	// live counts the faults that are armed or acting, so that asking costs nothing while there are none, and
+	// those that are trailing.
 	live atomic.Int32
 
 	mu     sync.Mutex // guards everything below
@@ -42,6 +43,10 @@ type fault struct {
 	armedAt  int64
 	asked    int64 // requests that might have been hit
 	evidence evidence
+	// trailing says that a delay is over while batches that it held are still to leave: those collected before
+	// until. The one that leaves next is late by it.
+	trailing, next bool
+	until          int64
 	// leaked is the memory that requests left behind.
 	leaked      [][]byte
 	leakedBytes int64
@@ -70,6 +75,7 @@ func (s *Set) Arm(now int64, sp Spec) (id string, err error) {
 func (s *Set) forgetOne() {
 	i := slices.IndexFunc(s.faults, func(f *fault) bool { return !f.live() })
 	if i >= 0 {
+		s.arrived(s.faults[i])
 		s.faults = slices.Delete(s.faults, i, i+1)
 	}
 }
@@ -83,7 +89,7 @@ func (s *Set) Heal(now int64, id string) (contract.TruthFault, bool) {
 	if f == nil {
 		return contract.TruthFault{}, false
 	}
-	s.end(f, contract.FaultHealed)
+	s.endAt(f, contract.FaultHealed, now)
 	return f.view(), true
 }
 
@@ -145,6 +151,7 @@ func (s *Set) Due(now int64, rank int, collected int64) int64 {
 	defer s.mu.Unlock()
 	f := s.find(now, rank, contract.FaultDelayPublisher)
 	if f == nil {
+		s.trail(rank, collected)
 		return collected
 	}
 	due := collected + int64(f.spec.By)
@@ -186,6 +193,12 @@ func (s *Set) Batch(now int64, rank int, seq int64) Fate {
 	}
 	if f := s.find(now, rank, contract.FaultDelayPublisher); f != nil && f.state == contract.FaultActing {
 		f.act(now, "seq", seq)
+	}
+	for _, f := range s.faults {
+		if f.next && f.spec.Rank == rank {
+			f.next = false
+			f.act(now, "seq", seq)
+		}
 	}
 	f := s.find(now, rank, contract.FaultDropBatches)
 	if f == nil {
@@ -267,8 +280,38 @@ func (s *Set) find(now int64, rank int, kind string) *fault {
 func (s *Set) expire(now int64) {
 	for _, f := range s.faults {
 		if end := f.over(); f.live() && end > 0 && now >= end {
-			s.end(f, contract.FaultDone)
+			s.endAt(f, contract.FaultDone, end)
 		}
+	}
+}
+
+// endAt is end for a fault that may leave something behind: a delay, whose batches are as late as they are
+// although it is over.
+func (s *Set) endAt(f *fault, state string, at int64) {
+	if f.state == contract.FaultActing && f.spec.Kind == contract.FaultDelayPublisher {
+		f.trailing, f.until = true, at
+		s.live.Add(1)
+	}
+	s.end(f, state)
+}
+
+// trail is asked about the oldest batch of a rank without a delay: was it held by one that is over?
+func (s *Set) trail(rank int, collected int64) {
+	for _, f := range s.faults {
+		if !f.trailing || f.spec.Rank != rank {
+			continue
+		}
+		if f.next = collected < f.until; !f.next {
+			s.arrived(f)
+		}
+	}
+}
+
+// arrived says that nothing is left of what a fault held.
+func (s *Set) arrived(f *fault) {
+	if f.trailing {
+		f.trailing = false
+		s.live.Add(-1)
 	}
 }
 
