@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"time"
 
@@ -71,7 +72,7 @@ func New(o Options) http.Handler {
 	gin.SetMode(gin.ReleaseMode)
 	g := gin.New()
 	g.HandleMethodNotAllowed = true
-	g.Use(s.recovery, s.authorize)
+	g.Use(s.recovery, stamp, s.authorize)
 	g.NoRoute(func(c *gin.Context) { fail(c, http.StatusNotFound, errors.New("no such path")) })
 	g.NoMethod(func(c *gin.Context) { fail(c, http.StatusMethodNotAllowed, errors.New("method not allowed")) })
 	g.GET("/admin/truth", s.truth)
@@ -98,6 +99,18 @@ func (s *Server) recovery(c *gin.Context) {
 		panic(http.ErrAbortHandler) // an answer that breaks off must not look whole
 	}()
 	c.Next()
+}
+
+// The headers that say when an answer was begun, also where its body is lines or an error: CLOCK_MONOTONIC in
+// ns, and the wall clock as in bodies.
+const (
+	headerMonoNs = "X-Mono-Ns"
+	headerWall   = "X-Wall"
+)
+
+func stamp(c *gin.Context) {
+	c.Header(headerMonoNs, strconv.FormatInt(clock.MonoNs(), 10))
+	c.Header(headerWall, clock.Wall())
 }
 
 // authorize compares digests, so that neither content nor length of the token shows in the time taken.

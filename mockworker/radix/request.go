@@ -36,7 +36,6 @@ type request struct {
 	uncached int // tokens not in the cache when it was queued
 	started  bool
 	aborted  bool
-	finished bool
 	stats    engine.RequestStats
 }
 
