@@ -23,6 +23,7 @@ const (
 	fillBatches = "KV event batches on the wire, pool filling"
 	fullRate    = "KV block events on the wire, pool of 16,384 blocks full"
 	blockMemory = "memory of a cached block"
+	toldMemory  = "memory of a cached block that was announced, replay buffer and journal included"
 	eventGaps   = "batches that the subscriber did not get"
 )
 
@@ -31,6 +32,7 @@ var eventFigures = []figure{
 	{name: fillBatches, unit: "batches/s", bar: none, goal: none, more: true},
 	{name: fullRate, unit: "blocks/s", bar: 200_000, goal: 500_000, more: true},
 	{name: blockMemory, unit: "B", bar: 160, goal: 80},
+	{name: toldMemory, unit: "B", bar: none, goal: none},
 	{name: eventGaps, unit: "batches", bar: 0, goal: 0},
 }
 
@@ -61,7 +63,28 @@ func (b *bench) events(ctx context.Context) ([]Row, error) {
 			}
 		}
 	}
+	for range b.pick(3, 1) {
+		args := []string{"--profile", profile, "--num-gpu-blocks-override", strconv.Itoa(1 << 20)}
+		if err := b.with(ctx, args, func(t target) error { return b.silent(ctx, t, values) }); err != nil {
+			return nil, err
+		}
+	}
 	return rowsOf(eventFigures, values), nil
+}
+
+// silent fills the cache of a worker that announces nothing.
+func (b *bench) silent(ctx context.Context, t target, values map[string][]float64) error {
+	if err := b.load(ctx, t, 200*time.Millisecond); err != nil {
+		return err
+	}
+	start, err := memoryOf(ctx, t)
+	if err != nil {
+		return err
+	}
+	if err := b.load(ctx, t, time.Duration(b.pick(4, 1))*time.Second); err != nil {
+		return err
+	}
+	return b.memory(ctx, t, start, blockMemory, values)
 }
 
 // eventsOf measures a peer, whose pool is taken to have room.
@@ -99,11 +122,11 @@ func (b *bench) eventsOnce(ctx context.Context, t target, rate string, values ma
 		return nil
 	}
 	values[fillBatches] = append(values[fillBatches], float64(after.batches-before.batches)/took)
-	return b.memory(ctx, t, start, values)
+	return b.memory(ctx, t, start, toldMemory, values)
 }
 
 // memory is what the process holds more than before, for each block that its cache holds more.
-func (b *bench) memory(ctx context.Context, t target, before held, values map[string][]float64) error {
+func (b *bench) memory(ctx context.Context, t target, before held, figure string, values map[string][]float64) error {
 	if t.admin == "" {
 		return nil
 	}
@@ -112,7 +135,7 @@ func (b *bench) memory(ctx context.Context, t target, before held, values map[st
 		return err
 	}
 	if after.blocks > before.blocks {
-		values[blockMemory] = append(values[blockMemory], (after.rss-before.rss)/float64(after.blocks-before.blocks))
+		values[figure] = append(values[figure], (after.rss-before.rss)/float64(after.blocks-before.blocks))
 	}
 	return ctx.Err()
 }
