@@ -15,12 +15,61 @@ import (
 	"fleetdrill/mockworker/loop"
 )
 
-// control is what operators do to an engine while it runs. Its lock is held over a whole pause or sleep, so
-// that two of them follow each other.
+// control is what operators do to an engine while it runs: one thing after another, but for a resume or
+// wake-up, which breaks off a pause or sleep that still waits for requests to end.
 type control struct {
+	turn sync.Mutex // held over a whole pause, sleep, resume or wake-up
+
 	mu sync.Mutex // guards everything below
+	// breakOff ends the wait of the pause that has its turn; nil without one. resuming are those who would
+	// call it.
+	breakOff context.CancelFunc
+	resuming int
 	// asleep are the parts that sleep: weights and kv_cache, or none.
 	asleep []string
+}
+
+// awaken takes the turn for a resume or wake-up.
+func (c *control) awaken() {
+	c.mu.Lock()
+	c.resuming++
+	if c.breakOff != nil {
+		c.breakOff()
+	}
+	c.mu.Unlock()
+	c.turn.Lock()
+	c.mu.Lock()
+	c.resuming--
+	c.mu.Unlock()
+}
+
+// waits notes who may break off a wait that begins, nil when it has ended.
+func (c *control) waits(breakOff context.CancelFunc) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.breakOff = breakOff; breakOff != nil && c.resuming > 0 {
+		breakOff()
+	}
+}
+
+func (c *control) setAsleep(parts []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asleep = parts
+}
+
+// wake takes the named parts out of sleep, or all, and says whether none is left there.
+func (c *control) wake(tags []string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asleep = slices.DeleteFunc(c.asleep, func(tag string) bool { return len(tags) == 0 || slices.Contains(tags, tag) })
+	return len(c.asleep) == 0
+}
+
+func (c *control) sleeps() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.asleep) > 0
 }
 
 // The parts of an engine that sleep, and that wake_up may name.
@@ -33,8 +82,8 @@ func (s *Server) pause(c *gin.Context) {
 		sendPlainError(c, http.StatusBadRequest, err)
 		return
 	}
-	s.control.mu.Lock()
-	defer s.control.mu.Unlock()
+	s.control.turn.Lock()
+	defer s.control.turn.Unlock()
 	if err := s.pauseAll(c.Request.Context(), mode); err != nil {
 		sendPlainError(c, http.StatusInternalServerError, fmt.Errorf("pausing generation: %w", err))
 		return
@@ -57,8 +106,12 @@ func pauseMode(c *gin.Context) (loop.PauseMode, error) {
 	return "", fmt.Errorf("mode is %q, must be abort, wait or keep", mode)
 }
 
-// pauseAll pauses every rank, all at once.
+// pauseAll pauses every rank, all at once. Its caller has the turn.
 func (s *Server) pauseAll(ctx context.Context, mode loop.PauseMode) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s.control.waits(cancel)
+	defer s.control.waits(nil)
 	errs := make(chan error, len(s.o.Ranks))
 	for _, l := range s.o.Ranks {
 		go func() { errs <- l.Pause(ctx, mode) }()
@@ -81,8 +134,8 @@ func (s *Server) clearCaches(ctx context.Context, preempt bool) {
 }
 
 func (s *Server) resume(c *gin.Context) {
-	s.control.mu.Lock()
-	defer s.control.mu.Unlock()
+	s.control.awaken()
+	defer s.control.turn.Unlock()
 	s.resumeAll()
 	sendJSON(c, http.StatusOK, []byte(`{"status":"resumed"}`))
 }
@@ -110,8 +163,8 @@ func (s *Server) sleep(c *gin.Context) {
 		sendPlainError(c, http.StatusBadRequest, err)
 		return
 	}
-	s.control.mu.Lock()
-	defer s.control.mu.Unlock()
+	s.control.turn.Lock()
+	defer s.control.turn.Unlock()
 	if err := s.pauseAll(c.Request.Context(), mode); err != nil {
 		sendPlainError(c, http.StatusInternalServerError, fmt.Errorf("going to sleep: %w", err))
 		return
@@ -119,7 +172,7 @@ func (s *Server) sleep(c *gin.Context) {
 	if level > 0 {
 		// What stood still with mode keep loses its blocks and computes them anew.
 		s.clearCaches(c.Request.Context(), true)
-		s.control.asleep = slices.Clone(sleepTags)
+		s.control.setAsleep(slices.Clone(sleepTags))
 	}
 	s.setSleep(level)
 	c.Status(http.StatusOK)
@@ -134,10 +187,9 @@ func (s *Server) wakeUp(c *gin.Context) {
 			return
 		}
 	}
-	s.control.mu.Lock()
-	defer s.control.mu.Unlock()
-	s.control.asleep = slices.DeleteFunc(s.control.asleep, func(tag string) bool { return len(tags) == 0 || slices.Contains(tags, tag) })
-	if len(s.control.asleep) == 0 {
+	s.control.awaken()
+	defer s.control.turn.Unlock()
+	if s.control.wake(tags) {
 		s.setSleep(0)
 		s.resumeAll()
 	}
@@ -152,9 +204,7 @@ func (s *Server) setSleep(level int) {
 }
 
 func (s *Server) isSleeping(c *gin.Context) {
-	s.control.mu.Lock()
-	defer s.control.mu.Unlock()
-	sendJSON(c, http.StatusOK, fmt.Appendf(nil, `{"is_sleeping":%t}`, len(s.control.asleep) > 0))
+	sendJSON(c, http.StatusOK, fmt.Appendf(nil, `{"is_sleeping":%t}`, s.control.sleeps()))
 }
 
 func (s *Server) resetPrefixCache(c *gin.Context) {
