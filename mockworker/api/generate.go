@@ -28,11 +28,21 @@ func (s *Server) generate(c *gin.Context, f flavour) {
 
 // whole answers with one JSON document.
 func (s *Server) whole(c *gin.Context, w *writer) {
-	rank := s.o.Ranks[w.j.rank]
+	switch ok, bad := s.collect(c, w.j.rank, w.j.reqs, w.choices); {
+	case bad != nil:
+		sendError(c, *bad)
+	case ok:
+		sendJSON(c, http.StatusOK, w.document())
+	}
+}
+
+// collect has a rank generate all choices of a request. It is not ok when the client has gone, or when the
+// engine has something against the request, which bad then says; what is left is aborted.
+func (s *Server) collect(c *gin.Context, rank int, reqs []engine.Request, choices []choice) (ok bool, bad *apiError) {
 	var few [1]*loop.Stream
 	streams := few[:0]
-	for _, r := range w.j.reqs {
-		streams = append(streams, rank.Submit(r, true))
+	for _, r := range reqs {
+		streams = append(streams, s.o.Ranks[rank].Submit(r, true))
 	}
 	left := c.Request.Context().Done()
 	for i, st := range streams {
@@ -40,17 +50,16 @@ func (s *Server) whole(c *gin.Context, w *writer) {
 		case <-st.Ready():
 		case <-left:
 			abortAll(streams[i:])
-			return
+			return false, nil
 		}
 		ids, state := st.Take(nil)
 		if state.Err != nil {
 			abortAll(streams)
-			sendError(c, *engineError(state.Err))
-			return
+			return false, engineError(state.Err)
 		}
-		w.choices[i].ids, w.choices[i].state = ids, state
+		choices[i].ids, choices[i].state = ids, state
 	}
-	sendJSON(c, http.StatusOK, w.document())
+	return true, nil
 }
 
 func abortAll(streams []*loop.Stream) {

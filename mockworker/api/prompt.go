@@ -32,15 +32,21 @@ func (p *prompt) UnmarshalJSON(b []byte) error {
 	return err
 }
 
+// readList reads prompt by prompt, so that a body full of empty ones costs no more than those it may have.
 func (p *prompt) readList(b []byte) error {
-	var list []json.RawMessage
-	if err := json.Unmarshal(b, &list); err != nil {
+	dec := json.NewDecoder(bytes.NewReader(b))
+	if _, err := dec.Token(); err != nil { // the bracket
 		return err
 	}
-	if len(list) > maxChoices {
-		return fmt.Errorf("a list of %d prompts: one request takes at most %d", len(list), maxChoices)
-	}
-	for i, raw := range list {
+	p.prompts = nil // the key may stand there twice: the last one counts
+	for i := 0; dec.More(); i++ {
+		if i == maxChoices {
+			return fmt.Errorf("a list of more than %d prompts: one request takes at most %d", maxChoices, maxChoices)
+		}
+		var raw json.RawMessage
+		if err := dec.Decode(&raw); err != nil {
+			return err
+		}
 		ids, err := onePrompt(raw)
 		if err != nil {
 			return fmt.Errorf("prompt %d: %w", i, err)

@@ -5,8 +5,6 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
-
-	"fleetdrill/mockworker/loop"
 )
 
 // SGLang makes the port that of an SGLang server.
@@ -88,28 +86,12 @@ func (s *Server) sglangGenerate(c *gin.Context, f flavour) {
 
 // sglangWhole answers with one JSON document.
 func (s *Server) sglangWhole(c *gin.Context, w *sglangWriter) {
-	rank := s.o.Ranks[w.j.rank]
-	streams := make([]*loop.Stream, 0, len(w.j.reqs))
-	for _, r := range w.j.reqs {
-		streams = append(streams, rank.Submit(r, true))
+	switch ok, bad := s.collect(c, w.j.rank, w.j.reqs, w.choices); {
+	case bad != nil:
+		s.sglangRefuse(c, w.j.flavour, bad)
+	case ok:
+		sendJSON(c, http.StatusOK, w.document())
 	}
-	left := c.Request.Context().Done()
-	for i, st := range streams {
-		select {
-		case <-st.Ready():
-		case <-left:
-			abortAll(streams[i:])
-			return
-		}
-		ids, state := st.Take(nil)
-		if state.Err != nil {
-			abortAll(streams)
-			s.sglangRefuse(c, w.j.flavour, engineError(state.Err))
-			return
-		}
-		w.choices[i].ids, w.choices[i].state = ids, state
-	}
-	sendJSON(c, http.StatusOK, w.document())
 }
 
 // sglangRefuse sends an error in the shape of its route.
