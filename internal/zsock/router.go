@@ -129,6 +129,10 @@ func (r *Router) serve(nc net.Conn) {
 	defer r.peers.Add(-1)
 	log.Debug("requester connected")
 	err = l.run(0, func(in incoming) error { return r.handle(l, in) })
+	if errors.Is(err, errOwed) {
+		log.Warn("a requester was put out", "err", err, "owed", r.o.MaxOwed)
+		return
+	}
 	log.Debug("requester gone", "err", err)
 }
 

@@ -90,9 +90,12 @@ func (s *Server) loadAdapter(c *gin.Context) {
 	switch {
 	case q.Name == "" || q.Path == "":
 		sendError(c, apiError{status: http.StatusBadRequest, kind: "InvalidUserInput", message: "Both 'lora_name' and 'lora_path' must be provided."})
-	case q.Name == s.o.Model || !s.adapters.add(q.Name, q.Path):
+	case q.Name == s.o.Model || s.adapters.find(q.Name) != nil:
 		sendError(c, apiError{status: http.StatusBadRequest, kind: "InvalidUserInput",
-			message: fmt.Sprintf("The lora adapter '%s' has already been loaded, or %d others have.", q.Name, maxAdapters)})
+			message: fmt.Sprintf("The lora adapter '%s' has already been loaded.", q.Name)})
+	case !s.adapters.add(q.Name, q.Path):
+		sendError(c, apiError{status: http.StatusBadRequest, kind: "InvalidUserInput",
+			message: fmt.Sprintf("%d lora adapters are loaded, and no more are taken: unload one first.", maxAdapters)})
 	default:
 		sendText(c, fmt.Sprintf("Success: LoRA adapter '%s' added successfully.", q.Name))
 	}

@@ -330,5 +330,5 @@ func (e *evidence) text(line string) {
 	e.texts = append(e.texts, line)
 }
 
-// Live says whether any fault is armed or acting.
+// Live says whether any fault may still act.
 func (s *Set) Live() bool { return !s.none() }

@@ -62,8 +62,8 @@ func (p *Publisher) serve(q *zsock.Request) {
 	if fate.Cut {
 		end = min(end, first+fate.After)
 	}
-	if err := p.replay(q, first, end, !fate.NoEnd); err != nil {
-		p.o.Log.Warn("replay broke off", "rank", p.o.Rank, "start", start, "err", err)
+	if err := p.replay(q, first, end, !fate.NoEnd); err != nil { // the peer is gone, and its other requests with it
+		p.o.Log.Debug("replay broke off", "rank", p.o.Rank, "start", start, "err", err)
 	}
 }
 
