@@ -93,6 +93,7 @@ type Worker struct {
 	warmth                  warmth
 	requests                []*Request
 	probe                   *Request
+	glance                  uint64 // the last glance that found it
 	dispatches, failures    int64
 }
 
@@ -106,12 +107,19 @@ type Core struct {
 	lastTick    int64
 	warmup      policy.Warmup
 	herd        herd
+	// owners says whose a holder is. wedged and warming are few, and save a decision the look at all: all
+	// that are wedged, and all that are thin or young, are among them. glances counts glances.
+	owners          []*Worker
+	wedged, warming []*Worker
+	glances         uint64
 	// Scratch, reused.
-	cands []policy.Candidate
-	refs  []*Worker
-	ranks []int
-	sizes []int
-	fills []float64
+	cands   []policy.Candidate
+	refs    []*Worker
+	ranks   []int
+	sample  policy.Sample
+	deepest []index.Holder
+	sizes   []int
+	fills   []float64
 }
 
 // NewCore makes an empty fleet.
@@ -140,11 +148,12 @@ func (c *Core) Add(now int64, spec contract.WorkerSpec, holders []index.Holder) 
 		return nil, fmt.Errorf("worker %q is registered already", spec.ID)
 	}
 	w := &Worker{ID: spec.ID, URL: spec.URL, Spec: spec, Holders: holders, phase: contract.PhaseStarting, lastContact: now}
-	w.admit(now)
+	c.admit(now, w)
 	w.nextPing = now
 	// Polls of a fleet registered in one go are spread over the period (37 is prime to it).
 	w.nextPoll = now + int64(len(c.workers))*37*int64(time.Millisecond)%int64(c.timing.Load)
 	c.workers, c.byID[w.ID] = append(c.workers, w), w
+	c.own(holders, w)
 	c.changed(now, w, contract.EventRegistry, "", "added")
 	return w, nil
 }
@@ -157,6 +166,7 @@ func (c *Core) Remove(now int64, id string) *Worker {
 	}
 	w.removed = true
 	delete(c.byID, id)
+	c.own(w.Holders, nil)
 	c.workers = slices.DeleteFunc(c.workers, func(o *Worker) bool { return o == w })
 	c.changed(now, w, contract.EventRegistry, "added", "")
 	return w

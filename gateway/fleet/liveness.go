@@ -96,7 +96,7 @@ func (c *Core) healthy(now int64, w *Worker) {
 // readmit gives a returned worker a clean start: what is remembered of its load and its failures belongs
 // to the time before.
 func (c *Core) readmit(now int64, w *Worker) {
-	w.admit(now)
+	c.admit(now, w)
 	w.breaker = breaker{}
 	w.load = load{}
 	w.progress = progress{}

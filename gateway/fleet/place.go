@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"fleetdrill/gateway/index"
 	"fleetdrill/gateway/policy"
 	"fleetdrill/internal/contract"
 )
@@ -22,6 +23,10 @@ type Ask struct {
 	// Score is the worker's best rank for this prompt and the leading tokens that rank caches; nil = no
 	// cache matters.
 	Score func(*Worker) (rank, tokens int)
+	// Deepest is the greatest overlap below a bound, in tokens, and the holders that cache so much, appended
+	// to dst; 0 when nobody caches any. It lets a large fleet be placed on without asking Score of every
+	// worker; nil = every worker is asked.
+	Deepest func(below int, dst []index.Holder) (tokens int, holders []index.Holder)
 	// End is called when the fleet ends the request, with a *VetoedError. It must not block.
 	End func(cause error)
 }
@@ -62,11 +67,13 @@ const (
 )
 
 // Place chooses a worker and takes the guard. In this order: a wedged worker that owes nothing is due a
-// probe; the policy chooses among the routable; with none routable, the least loaded that is not known
-// dead, because a veto steers and never refuses.
+// probe; the policy chooses among the routable, or in a large fleet among some of them; with none routable,
+// the least loaded that is not known dead, because a veto steers and never refuses.
 func (c *Core) Place(now int64, ask Ask, p *policy.Picker) (*Request, error) {
 	c.herd.forget(now)
-	c.gather(now, ask, func(w *Worker) bool { return c.routable(now, w) })
+	if !c.glance(now, ask, p) {
+		c.gather(now, ask, func(w *Worker) bool { return c.routable(now, w) })
+	}
 	if w := c.probeDue(ask); w != nil {
 		r := c.begin(now, w, ask, 0, 0, BranchProbe)
 		w.probe = r
@@ -94,7 +101,11 @@ const (
 // probeDue is a wedged worker that owes nothing and has no probe under way. Retries are not used as
 // probes: they have waited once.
 func (c *Core) probeDue(ask Ask) *Worker {
-	if len(ask.Tried) > 0 {
+	if len(ask.Tried) > 0 || len(c.wedged) == 0 {
+		return nil
+	}
+	c.wedged = slices.DeleteFunc(c.wedged, func(w *Worker) bool { return w.removed || w.hung == 0 })
+	if len(c.wedged) == 0 {
 		return nil
 	}
 	for _, w := range c.workers {
@@ -105,23 +116,32 @@ func (c *Core) probeDue(ask Ask) *Worker {
 	return nil
 }
 
-// gather fills the candidate lists.
+// gather fills the candidate lists with all that may be chosen.
 func (c *Core) gather(now int64, ask Ask, ok func(*Worker) bool) {
-	c.cands, c.refs, c.ranks = c.cands[:0], c.refs[:0], c.ranks[:0]
+	c.nobody()
 	for _, w := range c.workers {
-		if slices.Contains(ask.Tried, w) || !ok(w) {
-			continue
+		if !slices.Contains(ask.Tried, w) && ok(w) {
+			c.consider(now, ask, w)
 		}
-		rank, overlap := 0, 0
-		if ask.Score != nil {
-			rank, overlap = ask.Score(w)
-		}
-		if n := len(w.Holders); overlap == 0 && n > 1 {
-			rank = int(w.dispatches % int64(n)) // nobody holds anything: ranks take turns
-		}
-		c.refs, c.ranks = append(c.refs, w), append(c.ranks, rank)
-		c.cands = append(c.cands, w.candidate(now, c.timing, overlap, ask.Tokens))
 	}
+}
+
+// nobody empties the candidate lists.
+func (c *Core) nobody() {
+	c.cands, c.refs, c.ranks, c.sample = c.cands[:0], c.refs[:0], c.ranks[:0], policy.Sample{}
+}
+
+// consider appends w to the candidate lists.
+func (c *Core) consider(now int64, ask Ask, w *Worker) {
+	rank, overlap := 0, 0
+	if ask.Score != nil {
+		rank, overlap = ask.Score(w)
+	}
+	if n := len(w.Holders); overlap == 0 && n > 1 {
+		rank = int(w.dispatches % int64(n)) // nobody holds anything: ranks take turns
+	}
+	c.refs, c.ranks = append(c.refs, w), append(c.ranks, rank)
+	c.cands = append(c.cands, w.candidate(now, c.timing, overlap, ask.Tokens))
 }
 
 func (w *Worker) candidate(now int64, t Timing, overlap, prompt int) policy.Candidate {

@@ -36,7 +36,12 @@ type warmth struct {
 }
 
 // admit starts the warm-up clock: the worker is new, or back.
-func (w *Worker) admit(now int64) { w.warmth.admitted, w.warmth.base = now, -1 }
+func (c *Core) admit(now int64, w *Worker) {
+	w.warmth.admitted, w.warmth.base = now, -1
+	if w.warmth.known {
+		c.warming = append(c.warming, w)
+	}
+}
 
 func (w *Worker) young(now int64) bool {
 	m := &w.warmth
@@ -69,9 +74,14 @@ func (c *Core) Weigh(now int64, blocks func(*Worker) (n int, known bool)) {
 		largest = max(largest, m.pool)
 	}
 	level, fill := c.level(now, largest)
+	clear(c.warming)
+	c.warming = c.warming[:0]
 	for _, w := range c.workers {
 		m := &w.warmth
 		m.thin = m.known && level >= thinLevel && (m.blocks == 0 || m.fill(largest) < thinShare*fill)
+		if m.thin || w.young(now) {
+			c.warming = append(c.warming, w)
+		}
 	}
 }
 
@@ -100,7 +110,7 @@ func (c *Core) choose(now int64, ask Ask, p *policy.Picker) policy.Choice {
 	if ask.Score == nil {
 		return p.Pick(c.cands) // no prompt, no prefix
 	}
-	choice, fresh := c.warmup.Pick(now, len(ask.Tried) > 0, c.cands, p)
+	choice, fresh := c.warmup.PickFrom(now, len(ask.Tried) > 0, c.cands, c.sample, p)
 	w := c.refs[choice.Index]
 	if fresh {
 		c.herd.placed(now, w)
@@ -145,13 +155,18 @@ func (c *Core) thin(now int64, w *Worker) bool { return w.warmth.thin && c.routa
 
 // held says whether some candidate holds a prefix of the request.
 func held(cands []policy.Candidate) bool {
-	return slices.ContainsFunc(cands, func(c policy.Candidate) bool { return c.Overlap > 0 })
+	for i := range cands { // by index: a candidate is large
+		if cands[i].Overlap > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // ready is the one way to PhaseReady.
 func (c *Core) ready(now int64, w *Worker) {
 	if w.phase != contract.PhaseReady {
-		w.admit(now)
+		c.admit(now, w)
 	}
 	c.setPhase(now, w, contract.PhaseReady)
 }

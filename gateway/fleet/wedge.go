@@ -133,6 +133,7 @@ func (c *Core) judgeWedge(now int64, w *Worker) {
 		return
 	}
 	w.hung = now
+	c.wedged = append(c.wedged, w)
 	c.end(w, contract.VetoWedged, func(r *Request) bool { return r.first == 0 })
 }
 
@@ -162,7 +163,7 @@ func (c *Core) moved(at int64, w *Worker) {
 	w.progress.last = max(w.progress.last, at)
 	if w.hung > 0 {
 		w.hung = 0
-		w.admit(at)
+		c.admit(at, w)
 		// The standstill is no measure of the worker's speed.
 		w.progress.busy, w.progress.firstedTokens, w.progress.since = 0, 0, at
 	}

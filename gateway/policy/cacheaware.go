@@ -11,14 +11,14 @@ const (
 // lets the expected wait decide among the rest; when the gate drops them all, the request spills to the
 // others, whose caches then grow a copy, so that a hot prefix replicates.
 //
-// Only the candidates named in pool, which must not be empty, are looked at.
-func (p *Picker) cacheAware(cands []Candidate, pool []int) Choice {
-	depth, mean := 0, 0.0
+// Only the candidates named in pool, which must not be empty, are looked at. The first fair candidates
+// stand for the fleet where its mean load is meant.
+func (p *Picker) cacheAware(cands []Candidate, pool []int, fair int) Choice {
+	depth := 0
 	for _, i := range pool {
 		depth = max(depth, cands[i].Overlap)
-		mean += float64(cands[i].InFlight)
 	}
-	mean /= float64(len(pool))
+	mean := meanLoad(cands, pool, fair)
 	if depth == 0 {
 		return Choice{p.leastWait(cands, pool), BranchMiss}
 	}
@@ -42,6 +42,21 @@ func (p *Picker) cacheAware(cands []Candidate, pool []int) Choice {
 		choice.Branch = BranchHit
 	}
 	return choice
+}
+
+// meanLoad is the mean of what those of pool that are a fair draw have in flight; of all, if none is.
+func meanLoad(cands []Candidate, pool []int, fair int) float64 {
+	sum, n := 0, 0
+	for _, i := range pool {
+		if i < fair {
+			sum += cands[i].InFlight
+			n++
+		}
+	}
+	if n == 0 {
+		return meanLoad(cands, pool, len(cands))
+	}
+	return float64(sum) / float64(n)
 }
 
 func gated(c *Candidate, mean float64) bool {

@@ -70,6 +70,15 @@ type Choice struct {
 	Branch string
 }
 
+// Sample says how candidates stand for a fleet that was not looked at whole. The zero value says that it was.
+type Sample struct {
+	// Fair is how many of the candidates, from the first, are a uniform draw from those that may be chosen.
+	// The others are there because they cache the prompt.
+	Fair int
+	// Workers are how many the fleet has; Recent is the sum of theirs.
+	Workers, Recent int
+}
+
 // Picker is a policy with its own random state. It is not safe for concurrent use.
 type Picker struct {
 	name string
@@ -94,6 +103,13 @@ func New(name string, seed uint64) (*Picker, error) {
 // Name is the policy's name.
 func (p *Picker) Name() string { return p.name }
 
+// Samples says whether the policy may be given a sample of a large fleet. The others are what they are
+// called only when they see everybody.
+func (p *Picker) Samples() bool { return p.name == CacheAware }
+
+// Draw is a uniform number below n, from the picker's generator.
+func (p *Picker) Draw(n int) int { return p.rng.IntN(n) }
+
 // Pick chooses among cands, which must not be empty.
 func (p *Picker) Pick(cands []Candidate) Choice {
 	p.pool = all(p.pool[:0], len(cands))
@@ -110,7 +126,7 @@ func (p *Picker) Pick(cands []Candidate) Choice {
 	case Reference:
 		return referenceCost(cands)
 	default:
-		return p.cacheAware(cands, p.pool)
+		return p.cacheAware(cands, p.pool, len(cands))
 	}
 }
 

@@ -1,6 +1,9 @@
 package policy
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Constants of warming a worker up. Where every request has a holder, an emptied worker would never be
 // chosen again: it is given a share of the misses, and while it is thin some of the hits.
@@ -36,10 +39,11 @@ type Warmup struct {
 type field struct {
 	deepest     int // index of the deepest overlap
 	thin, young int // how many
-	recent      int // new prefixes placed in the window, over all
+	Sample
 }
 
-func survey(cands []Candidate) (f field) {
+func survey(cands []Candidate, s Sample) (f field) {
+	recent := 0
 	for i := range cands {
 		c := &cands[i]
 		if c.Overlap > cands[f.deepest].Overlap {
@@ -51,7 +55,10 @@ func survey(cands []Candidate) (f field) {
 		if c.Young {
 			f.young++
 		}
-		f.recent += c.Recent
+		recent += c.Recent
+	}
+	if f.Sample = s; s.Workers == 0 {
+		f.Sample = Sample{Fair: len(cands), Workers: len(cands), Recent: recent}
 	}
 	return f
 }
@@ -78,24 +85,30 @@ func (f field) miss(cands []Candidate) bool {
 // Pick chooses among cands, which must not be empty. A retry has waited once, so it warms nobody. fresh
 // says that the request brings a new prefix: the caller counts it in Recent of the chosen.
 func (w *Warmup) Pick(now int64, retry bool, cands []Candidate, p *Picker) (choice Choice, fresh bool) {
+	return w.PickFrom(now, retry, cands, Sample{}, p)
+}
+
+// PickFrom is Pick among candidates that may be a sample; then none of the fleet is thin or young.
+func (w *Warmup) PickFrom(now int64, retry bool, cands []Candidate, s Sample, p *Picker) (choice Choice, fresh bool) {
 	if p.name != CacheAware {
 		return p.Pick(cands), false
 	}
-	f := survey(cands)
+	f := survey(cands, s)
 	if f.miss(cands) {
 		return w.pickMiss(retry, f, cands, p), true
 	}
 	if i := w.divert(now, retry, f, cands, p); i >= 0 {
 		return Choice{i, BranchDivert}, false
 	}
-	return p.Pick(cands), false
+	p.pool = all(p.pool[:0], len(cands))
+	return p.cacheAware(cands, p.pool, f.Fair), false
 }
 
 // pickMiss gives one miss in many to a warming worker and keeps the others away from them, for an empty
 // and idle worker looks best to every one of them.
 func (w *Warmup) pickMiss(retry bool, f field, cands []Candidate, p *Picker) Choice {
 	warming := f.warming(len(cands))
-	most := max(herdFloor, herdFactor*float64(f.recent+1)/float64(len(cands)))
+	most := max(herdFloor, herdFactor*float64(f.Recent+1)/float64(f.Workers))
 	small := func(c *Candidate) bool { return float64(c.Recent+1) <= most }
 	if !w.Starve && !retry {
 		if i := p.leastInFlight(cands, func(c *Candidate) bool { return warming(c) && small(c) }); i >= 0 {
@@ -111,7 +124,12 @@ func (w *Warmup) pickMiss(retry bool, f field, cands []Candidate, p *Picker) Cho
 		// All but the warming ones have had their share. Somebody is always below the mean.
 		pool = p.among(cands, small)
 	}
-	return p.cacheAware(cands, pool)
+	if len(pool) == 0 {
+		// But not always in the sample: one of those that had least, then.
+		least := slices.MinFunc(cands, func(a, b Candidate) int { return a.Recent - b.Recent }).Recent
+		pool = p.among(cands, func(c *Candidate) bool { return c.Recent == least })
+	}
+	return p.cacheAware(cands, pool, f.Fair)
 }
 
 // among fills the picker's pool with the candidates that match.

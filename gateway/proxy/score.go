@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"math"
+
 	"fleetdrill/gateway/fleet"
 	"fleetdrill/gateway/index"
 	"fleetdrill/internal/tokens"
@@ -57,6 +59,34 @@ func (s *Scores) Of(w *fleet.Worker) (rank, overlap int) {
 		}
 	}
 	return rank, overlap
+}
+
+// Deepest is the greatest overlap below a bound, in tokens, and the holders that cache so much, appended to
+// dst; 0 when there is none.
+func (s *Scores) Deepest(below int, dst []index.Holder) (tokens int, holders []index.Holder) {
+	for i, size := range s.sizes {
+		most := uint32(min((below-1)/size, math.MaxUint32))
+		for _, n := range s.bySize[i] {
+			if n <= most && int(n)*size > tokens {
+				tokens = int(n) * size
+			}
+		}
+	}
+	if tokens == 0 {
+		return 0, dst
+	}
+	for i, size := range s.sizes {
+		if tokens%size != 0 {
+			continue
+		}
+		want := uint32(tokens / size)
+		for h, n := range s.bySize[i] {
+			if n == want {
+				dst = append(dst, index.Holder(h))
+			}
+		}
+	}
+	return tokens, dst
 }
 
 // Predicted is how many of n prompt tokens an engine that caches overlap of them will report as cached:

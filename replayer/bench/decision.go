@@ -272,7 +272,7 @@ func (d *decider) decide(now int64, chain []uint64) (time.Duration, string, erro
 	began := time.Now()
 	d.scores.Reset()
 	d.scores.Look(d.index, d.spec.BlockSize, chain)
-	guard, err := d.core.Place(now, fleet.Ask{Tokens: len(chain) * d.spec.BlockSize, Streamed: true, Score: d.scores.Of, End: func(error) {}}, d.picker)
+	guard, err := d.core.Place(now, fleet.Ask{Tokens: len(chain) * d.spec.BlockSize, Streamed: true, Score: d.scores.Of, Deepest: d.scores.Deepest, End: func(error) {}}, d.picker)
 	took := time.Since(began)
 	if err != nil {
 		return took, "", err

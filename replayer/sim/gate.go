@@ -245,7 +245,7 @@ func (g *gate) place(f *flight, p *prompt, ref int) (*fleet.Request, error) {
 	}
 	g.counters.Lookups++
 	guard, err := g.core.Place(g.s.now, fleet.Ask{
-		Tokens: len(p.tokens), Streamed: true, Tried: f.tried, Score: g.scores.Of,
+		Tokens: len(p.tokens), Streamed: true, Tried: f.tried, Score: g.scores.Of, Deepest: g.scores.Deepest,
 		End: func(cause error) { g.ending = append(g.ending, ending{ref, cause}) },
 	}, g.picker)
 	if err == nil {
