@@ -238,6 +238,20 @@ func TestErrorsFault(t *testing.T) {
 	}
 }
 
+// An SGLang port's errors have its own bodies: a message alone on its own route, flat on OpenAI's.
+func TestErrorsFaultOfSGLang(t *testing.T) {
+	f := start(t, func(c *Config) { c.Wire = "sglang-map" })
+	f.arm(`{"kind":"errors","status":503}`)
+	for path, want := range map[string]string{
+		"/generate":       `{"error":{"message":"the engine was told to answer 503"}}`,
+		"/v1/completions": `{"object":"error","message":"the engine was told to answer 503","type":"ServiceUnavailableError","param":null,"code":503}`,
+	} {
+		if status, body := f.api("POST", path, `{"text":"a","prompt":"a"}`); status != 503 || body != want {
+			t.Errorf("%s: %d %s, want %s", path, status, body, want)
+		}
+	}
+}
+
 // Metrics and load lie about the present; counters go on.
 func TestStaleLoad(t *testing.T) {
 	f := start(t, func(c *Config) { c.Profile, c.EnableServerLoadTracking = "drill", true })

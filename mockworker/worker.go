@@ -72,7 +72,12 @@ func (w *worker) start(p *plan, i int) error {
 	o := p.apiOptions()
 	o.Ranks, o.Metrics, o.Faults, o.Log = loops, set.Handler(), w.faults, w.log
 	o.SGLang = p.sglangAPI(w.ready.Ranks)
-	front := disrupt.NewHandler(disrupt.Options{Faults: w.faults, Seed: p.Seed, BootUntil: p.bootUntil()}, api.New(o))
+	front := disrupt.NewHandler(disrupt.Options{
+		Faults: w.faults, Seed: p.Seed, BootUntil: p.bootUntil(),
+		Body: func(path string, status int, message string) []byte {
+			return api.ErrorBody(p.sglang, path, status, message)
+		},
+	}, api.New(o))
 	var err error
 	if w.ready.HTTP, err = w.serveAPI(p.Host, portOf(p.Port, i), front); err != nil {
 		return fmt.Errorf("API port: %w", err)

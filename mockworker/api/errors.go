@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -22,6 +23,24 @@ func (e *apiError) Error() string { return e.message }
 
 func badRequest(param, format string, args ...any) *apiError {
 	return &apiError{status: http.StatusBadRequest, kind: "BadRequestError", param: param, message: fmt.Sprintf(format, args...)}
+}
+
+// kinds are the error types of statuses; that of others is InternalServerError.
+var kinds = map[int]string{
+	http.StatusBadRequest: "BadRequestError", http.StatusNotFound: "NotFoundError", http.StatusTooManyRequests: "RateLimitError",
+	http.StatusServiceUnavailable: "ServiceUnavailableError",
+}
+
+// ErrorBody is an error as the port of an engine tells it on a path, for who stands before the port.
+func ErrorBody(sglang bool, path string, status int, message string) []byte {
+	e := &apiError{status: status, kind: cmp.Or(kinds[status], "InternalServerError"), message: message}
+	switch {
+	case !sglang:
+		return e.body()
+	case path == generatePath:
+		return e.sglangBody(native)
+	}
+	return e.sglangBody(completion)
 }
 
 func (e *apiError) body() []byte {

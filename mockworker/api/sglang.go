@@ -57,7 +57,7 @@ func (s *Server) sglangRoutes(g *gin.Engine) {
 		g.POST(path, s.detokenize)
 	}
 	for _, method := range []string{http.MethodPost, http.MethodPut} {
-		g.Handle(method, "/generate", func(c *gin.Context) { s.sglangGenerate(c, native) })
+		g.Handle(method, generatePath, func(c *gin.Context) { s.sglangGenerate(c, native) })
 	}
 	for _, method := range []string{http.MethodPost, http.MethodGet} {
 		g.Handle(method, "/flush_cache", s.flushCache)
@@ -67,7 +67,10 @@ func (s *Server) sglangRoutes(g *gin.Engine) {
 }
 
 // native is SGLang's own generation route.
-const native flavour = chat + 1
+const (
+	native       flavour = chat + 1
+	generatePath         = "/generate"
+)
 
 // sglangGenerate serves the generation routes.
 func (s *Server) sglangGenerate(c *gin.Context, f flavour) {

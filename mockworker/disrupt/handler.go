@@ -19,6 +19,8 @@ type Options struct {
 	// BootUntil is the CLOCK_MONOTONIC ns up to which only the list of models answers; 0 is a worker that
 	// is ready.
 	BootUntil int64
+	// Body is the engine's error body for a status, on a path.
+	Body func(path string, status int, message string) []byte
 }
 
 // handler stands before the API.
@@ -37,7 +39,7 @@ func NewHandler(o Options, next http.Handler) http.Handler {
 // ServeHTTP implements http.Handler.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !h.booted() && r.URL.Path != "/v1/models" {
-		refuse(w, http.StatusServiceUnavailable, "the engine is starting")
+		h.refuse(w, r, http.StatusServiceUnavailable, "the engine is starting")
 		return
 	}
 	switch r.URL.Path {
@@ -47,7 +49,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	case "/v1/completions", "/v1/chat/completions", "/generate", "/inference/v1/generate":
 		if status := h.o.Faults.Refuse(clock.MonoNs(), h.o.Seed, h.name(r)); status != 0 {
-			refuse(w, status, fmt.Sprintf("the engine was told to answer %d", status))
+			h.refuse(w, r, status, fmt.Sprintf("the engine was told to answer %d", status))
 			return
 		}
 	}
@@ -99,20 +101,9 @@ func (h *handler) name(r *http.Request) string {
 	return "number " + strconv.FormatUint(n, 10)
 }
 
-// kinds are the error types of an engine's answers.
-var kinds = map[int]string{
-	http.StatusBadRequest: "BadRequestError", http.StatusNotFound: "NotFoundError", http.StatusTooManyRequests: "RateLimitError",
-	http.StatusServiceUnavailable: "ServiceUnavailableError",
-}
-
 // refuse answers with the engine's error JSON.
-func refuse(w http.ResponseWriter, status int, message string) {
-	kind := kinds[status]
-	if kind == "" {
-		kind = "InternalServerError"
-	}
+func (h *handler) refuse(w http.ResponseWriter, r *http.Request, status int, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	// A client that is gone cannot be told so.
-	_, _ = fmt.Fprintf(w, `{"error":{"message":%q,"type":%q,"param":null,"code":%d}}`, message, kind, status)
+	_, _ = w.Write(h.o.Body(r.URL.Path, status, message)) // a client that is gone cannot be told so
 }
