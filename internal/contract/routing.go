@@ -170,8 +170,12 @@ type RoutingRank struct {
 	// Epoch counts publisher incarnations seen, from 1.
 	Epoch   int64 `json:"epoch"`
 	NextSeq int64 `json:"next_seq"`
-	Blocks  int   `json:"blocks"`
-	Digest  U64   `json:"digest"`
+	// Blocks and Digest are of what the device has, in the main group, as in TruthRank; HostBlocks and
+	// HostDigest of what host memory has. A block may be in both.
+	Blocks     int `json:"blocks"`
+	Digest     U64 `json:"digest"`
+	HostBlocks int `json:"host_blocks"`
+	HostDigest U64 `json:"host_digest"`
 	// ApplyLagMs is the time from the last applied batch's own ts to its application.
 	ApplyLagMs float64 `json:"apply_lag_ms"`
 	// Queued are batches and replies that arrived and wait to be applied.
@@ -230,18 +234,27 @@ type DumpHead struct {
 	Rank   int    `json:"rank"`
 	Epoch  int64  `json:"epoch"`
 	// Seq is the last sequence number applied, -1 before the first.
-	Seq    int64 `json:"seq"`
-	Blocks int   `json:"blocks"`
-	Digest U64   `json:"digest"`
+	Seq        int64 `json:"seq"`
+	Blocks     int   `json:"blocks"`
+	Digest     U64   `json:"digest"`
+	HostBlocks int   `json:"host_blocks"`
+	HostDigest U64   `json:"host_digest"`
 	// Shed are memberships given up since registration to stay below --index-max-bytes.
 	Shed int64 `json:"shed"`
 }
 
-// DumpBlock is one membership: Position and Content place it in its chain.
+// Tiers of TruthSet, TruthBlock and DumpBlock that an index credits.
+const (
+	TierDevice = "device"
+	TierHost   = "host"
+)
+
+// DumpBlock is one block in one tier: Position and Content place it in its chain.
 type DumpBlock struct {
-	Hash     U64 `json:"hash"`
-	Position int `json:"position"`
-	Content  U64 `json:"content"`
+	Hash     U64    `json:"hash"`
+	Position int    `json:"position"`
+	Content  U64    `json:"content"`
+	Tier     string `json:"tier"`
 }
 
 // WorkerSpec registers a worker: POST /workers, an entry of a workers file, or --worker.
