@@ -20,7 +20,9 @@ const (
 // Difference is one block on which the two sides do not agree. Position and Content are the engine's, or
 // the gateway's if only it has the block.
 type Difference struct {
-	Side     Side         `json:"side"`
+	Side Side `json:"side"`
+	// Tier is "host", or empty for the device.
+	Tier     string       `json:"tier,omitempty"`
 	Hash     contract.U64 `json:"hash"`
 	Position int          `json:"position"`
 	Content  contract.U64 `json:"content"`
@@ -38,6 +40,18 @@ type Diff struct {
 // Equal reports that there is no difference.
 func (d Diff) Equal() bool { return len(d.Missing)+len(d.Extra)+len(d.Moved) == 0 }
 
+// add takes in the differences of another tier.
+func (d *Diff) add(tier string, other Diff) {
+	for _, list := range []struct{ to, from *[]Difference }{
+		{&d.Missing, &other.Missing}, {&d.Extra, &other.Extra}, {&d.Moved, &other.Moved}} {
+		for _, one := range *list.from {
+			one.Tier = tier
+			*list.to = append(*list.to, one)
+		}
+		sortByPlace(*list.to)
+	}
+}
+
 // First are up to n differences from all lists, by position.
 func (d Diff) First(n int) []Difference {
 	all := slices.Concat(d.Missing, d.Extra, d.Moved)
@@ -46,7 +60,8 @@ func (d Diff) First(n int) []Difference {
 }
 
 // Compare holds the blocks that a gateway has against those that an engine announced, by engine hash.
-// Copies do not count: what the gateway may say is whether a block is there.
+// Copies do not count: what the gateway may say is whether a block is there. Nor does the place of a block
+// whose events did not tell it; on the device all do.
 func Compare(engine []contract.TruthBlock, gateway []contract.DumpBlock) Diff {
 	var d Diff
 	has := make(map[contract.U64]contract.DumpBlock, len(gateway))
@@ -61,7 +76,7 @@ func Compare(engine []contract.TruthBlock, gateway []contract.DumpBlock) Diff {
 		case !ok:
 			diff.Side = Missing
 			d.Missing = append(d.Missing, diff)
-		case g.Position != b.Position || g.Content != b.Content:
+		case b.Position >= 0 && (g.Position != b.Position || g.Content != b.Content):
 			diff.Side, diff.Gateway = Moved, &g
 			d.Moved = append(d.Moved, diff)
 		}
@@ -77,6 +92,6 @@ func Compare(engine []contract.TruthBlock, gateway []contract.DumpBlock) Diff {
 
 func sortByPlace(list []Difference) {
 	slices.SortFunc(list, func(a, b Difference) int {
-		return cmp.Or(cmp.Compare(a.Position, b.Position), cmp.Compare(a.Hash, b.Hash))
+		return cmp.Or(cmp.Compare(a.Position, b.Position), cmp.Compare(a.Hash, b.Hash), cmp.Compare(a.Tier, b.Tier))
 	})
 }

@@ -2,15 +2,25 @@ package oracle
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"text/tabwriter"
+
+	"fleetdrill/internal/contract"
 )
 
 // Text is the report for people: a row per rank, then the first differences of those that differ.
 func (r Report) Text() string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "worker\trank\tseq\tengine\tgateway\tmissing\textra\tmoved\t")
+	hosts := slices.ContainsFunc(r.Workers, func(row RankReport) bool { return row.HostEngineBlocks+row.HostGatewayBlocks > 0 })
+	host := func(format string, args ...any) string {
+		if !hosts {
+			return ""
+		}
+		return fmt.Sprintf(format, args...)
+	}
+	fmt.Fprintf(w, "worker\trank\tseq\tengine\tgateway\t%smissing\textra\tmoved\t\n", host("engine's host\tgateway's\t"))
 	for _, row := range r.Workers {
 		verdict := "equal"
 		switch {
@@ -19,8 +29,8 @@ func (r Report) Text() string {
 		case !row.Equal:
 			verdict = "DIFFERENT"
 		}
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n", row.Worker, row.Rank, row.Seq,
-			row.EngineBlocks, row.GatewayBlocks, row.Missing, row.Extra, row.Moved, verdict)
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%s%d\t%d\t%d\t%s\n", row.Worker, row.Rank, row.Seq,
+			row.EngineBlocks, row.GatewayBlocks, host("%d\t%d\t", row.HostEngineBlocks, row.HostGatewayBlocks), row.Missing, row.Extra, row.Moved, verdict)
 	}
 	w.Flush() // into memory: cannot fail
 	for _, row := range r.Workers {
@@ -41,7 +51,7 @@ func (row RankReport) text(b *strings.Builder) {
 		fmt.Fprintf(b, "  the gateway gave up %d blocks to stay below --index-max-bytes; missing ones may be those\n", row.Shed)
 	}
 	for _, d := range row.Differences {
-		fmt.Fprintf(b, "  %-7s  block %d of its chain, hash %d", d.Side, d.Position, uint64(d.Hash))
+		fmt.Fprintf(b, "  %-7s  %s, hash %d", d.Side, d.where(), uint64(d.Hash))
 		if d.Gateway != nil {
 			fmt.Fprintf(b, " (at the gateway: block %d)", d.Gateway.Position)
 		}
@@ -50,4 +60,16 @@ func (row RankReport) text(b *strings.Builder) {
 			fmt.Fprintf(b, "           the engine's batches: %s\n", strings.Join(d.Events, ", "))
 		}
 	}
+}
+
+// where is a difference's place in words.
+func (d Difference) where() string {
+	out := fmt.Sprintf("block %d of its chain", d.Position)
+	if d.Position < 0 {
+		out = "a block of unknown place"
+	}
+	if d.Tier == contract.TierHost {
+		out += ", on the host"
+	}
+	return out
 }

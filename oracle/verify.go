@@ -39,17 +39,21 @@ type Report struct {
 	Workers []RankReport `json:"workers"`
 }
 
-// RankReport compares one rank at one sequence number. Blocks are distinct engine hashes.
+// RankReport compares one rank at one sequence number, in the tiers that a gateway indexes. Blocks are distinct
+// engine hashes of a tier; missing, extra and moved ones are of both tiers.
 type RankReport struct {
 	Worker        string `json:"worker"`
 	Rank          int    `json:"rank"`
 	Seq           int64  `json:"seq"`
 	EngineBlocks  int    `json:"engine_blocks"`
 	GatewayBlocks int    `json:"gateway_blocks"`
-	Missing       int    `json:"missing"`
-	Extra         int    `json:"extra"`
-	Moved         int    `json:"moved"`
-	Equal         bool   `json:"equal"`
+	// HostEngineBlocks and HostGatewayBlocks are the host tier's; the two above are the device's.
+	HostEngineBlocks  int  `json:"host_engine_blocks"`
+	HostGatewayBlocks int  `json:"host_gateway_blocks"`
+	Missing           int  `json:"missing"`
+	Extra             int  `json:"extra"`
+	Moved             int  `json:"moved"`
+	Equal             bool `json:"equal"`
 	// Shed are blocks that the gateway gave up to stay below its bound; the missing ones may be those.
 	Shed int64 `json:"shed,omitempty"`
 	// Error says why the two sides could not be compared; then Equal is false and the counts are zero.
@@ -127,7 +131,7 @@ func (v *verifier) once(ctx context.Context, w WorkerAdmin, rank int) (RankRepor
 	}
 	var truth contract.TruthBlocksHead
 	blocks, err := read[contract.TruthBlock](ctx, v, w.AdminURL, "/admin/truth/blocks", url.Values{
-		"rank": {strconv.Itoa(rank)}, "set": {"announced"}, "at": {strconv.FormatInt(head.Seq, 10)}}, &truth)
+		"rank": {strconv.Itoa(rank)}, "set": {"announced"}, "tier": {"all"}, "at": {strconv.FormatInt(head.Seq, 10)}}, &truth)
 	if err != nil {
 		return RankReport{}, fmt.Errorf("reading what %s rank %d had announced at %d: %w", w.ID, rank, head.Seq, err)
 	}
@@ -135,9 +139,13 @@ func (v *verifier) once(ctx context.Context, w WorkerAdmin, rank int) (RankRepor
 		return RankReport{}, fmt.Errorf("reading what %s rank %d had announced at %d: the engine answered for %d",
 			w.ID, rank, head.Seq, truth.Seq)
 	}
-	diff := Compare(blocks, dump)
+	engine, gateway := split(blocks, func(b contract.TruthBlock) string { return b.Tier }),
+		split(dump, func(b contract.DumpBlock) string { return b.Tier })
+	diff := Compare(engine.device, gateway.device)
+	diff.add(contract.TierHost, Compare(engine.host, gateway.host))
 	row := RankReport{
-		Worker: w.ID, Rank: rank, Seq: head.Seq, EngineBlocks: len(blocks), GatewayBlocks: len(dump),
+		Worker: w.ID, Rank: rank, Seq: head.Seq, EngineBlocks: len(engine.device), GatewayBlocks: len(gateway.device),
+		HostEngineBlocks: len(engine.host), HostGatewayBlocks: len(gateway.host),
 		Missing: len(diff.Missing), Extra: len(diff.Extra), Moved: len(diff.Moved), Equal: diff.Equal(), Shed: head.Shed,
 		Differences: diff.First(shown),
 	}
@@ -147,20 +155,36 @@ func (v *verifier) once(ctx context.Context, w WorkerAdmin, rank int) (RankRepor
 	return row, nil
 }
 
+// tiers are the blocks of a side that an index credits.
+type tiers[T any] struct{ device, host []T }
+
+// split sorts blocks by tier; those further away are nobody's claim. A block without a tier is on the device.
+func split[T any](blocks []T, tier func(T) string) (out tiers[T]) {
+	for _, b := range blocks {
+		switch tier(b) {
+		case contract.TierDevice, "":
+			out.device = append(out.device, b)
+		case contract.TierHost:
+			out.host = append(out.host, b)
+		}
+	}
+	return out
+}
+
 // explain adds what the engine's journal says about the first differences. Without a journal the
 // differences stand unexplained.
 func (v *verifier) explain(ctx context.Context, w WorkerAdmin, row *RankReport) {
-	at := make(map[contract.U64]int, len(row.Differences))
+	at := make(map[place]int, len(row.Differences))
 	for i := range row.Differences {
-		at[row.Differences[i].Hash] = i
+		at[place{row.Differences[i].Tier, row.Differences[i].Hash}] = i
 	}
 	lines, err := read[contract.TruthJournal](ctx, v, w.AdminURL, "/admin/truth/journal",
 		url.Values{"rank": {strconv.Itoa(row.Rank)}, "from": {"0"}}, nil)
 	if err != nil {
 		return
 	}
-	tell := func(hash contract.U64, format string, args ...any) {
-		if i, ok := at[hash]; ok {
+	tell := func(tier string, hash contract.U64, format string, args ...any) {
+		if i, ok := at[place{tier, hash}]; ok {
 			d := &row.Differences[i]
 			d.Events = append(d.Events, fmt.Sprintf(format, args...))
 		}
@@ -170,17 +194,38 @@ func (v *verifier) explain(ctx context.Context, w WorkerAdmin, row *RankReport) 
 			return
 		}
 		if line.Cleared {
-			for hash := range at {
-				tell(hash, "%d cleared", line.Seq)
+			for p := range at {
+				tell(p.tier, p.hash, "%d cleared", line.Seq)
 			}
 		}
-		for _, hash := range line.Removed {
-			tell(hash, "%d removed", line.Seq)
+		sets := []contract.TruthJournalSet{{Stored: line.Stored, Removed: line.Removed}}
+		for _, set := range line.Others {
+			if set.Tier == contract.TierHost && set.Class == "main" {
+				sets = append(sets, set)
+			}
 		}
-		for _, s := range line.Stored {
-			tell(s.Hash, "%d stored at %d", line.Seq, s.Position)
+		for _, set := range sets {
+			for _, hash := range set.Removed {
+				tell(set.Tier, hash, "%d removed", line.Seq)
+			}
+			for _, s := range set.Stored {
+				tell(set.Tier, s.Hash, "%d %s", line.Seq, stored(s))
+			}
 		}
 	}
+}
+
+// place is where a difference is, its tier empty for the device's.
+type place struct {
+	tier string
+	hash contract.U64
+}
+
+func stored(s contract.TruthStore) string {
+	if s.Position < 0 {
+		return "stored by name"
+	}
+	return fmt.Sprintf("stored at %d", s.Position)
 }
 
 // read gets JSON lines: a head, if one is expected, and items.

@@ -160,7 +160,8 @@ func checkKeys(t *testing.T, report Report) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, key := range []string{"workers", "worker", "rank", "seq", "engine_blocks", "gateway_blocks", "missing", "extra", "equal"} {
+	for _, key := range []string{"workers", "worker", "rank", "seq", "engine_blocks", "gateway_blocks",
+		"host_engine_blocks", "host_gateway_blocks", "missing", "extra", "equal"} {
 		if !strings.Contains(string(raw), `"`+key+`":`) {
 			t.Errorf("key %s is not in %s", key, raw)
 		}
@@ -206,5 +207,45 @@ func TestVerifyEndsWithItsContext(t *testing.T) {
 	cancel()
 	if _, err := Verify(ctx, "http://127.0.0.1:1", []WorkerAdmin{{ID: "w1", AdminURL: "http://127.0.0.1:1"}}); err == nil {
 		t.Fatal("no error from an ended context")
+	}
+}
+
+// Tiers are compared one by one. A block whose store did not tell its place may be anywhere, and what lies
+// further away than the host is nobody's claim.
+func TestVerifyTiers(t *testing.T) {
+	in := func(tier string, b contract.TruthBlock) contract.TruthBlock { b.Tier = tier; return b }
+	at := func(tier string, b contract.DumpBlock) contract.DumpBlock { b.Tier = tier; return b }
+	url := fleet{
+		dump: func(string, string) (contract.DumpHead, []contract.DumpBlock, bool) {
+			return contract.DumpHead{Seq: 4}, []contract.DumpBlock{at("device", dumpBlock(1, 0, 10)), at("device", dumpBlock(5, 1, 11)),
+				at("host", dumpBlock(2, 7, 17)), at("host", dumpBlock(1, 0, 10))}, true
+		},
+		truth: func(string, string) (contract.TruthBlocksHead, []contract.TruthBlock, bool) {
+			return contract.TruthBlocksHead{Seq: 4}, []contract.TruthBlock{truthBlock(1, 0, 10), in("host", truthBlock(2, -1, 0)),
+				in("host", truthBlock(5, -1, 0)), in("disk", truthBlock(9, 0, 10))}, true
+		},
+		journal: []contract.TruthJournal{
+			{Seq: 2, Stored: []contract.TruthStore{{Hash: 5, Position: 1}}},
+			{Seq: 3, Removed: []contract.U64{5}, Others: []contract.TruthJournalSet{
+				{Tier: "host", Class: "main", Stored: []contract.TruthStore{{Hash: 5, Position: -1}, {Hash: 1, Position: -1}}},
+				{Tier: "disk", Class: "main", Stored: []contract.TruthStore{{Hash: 5}}}}},
+			{Seq: 4, Others: []contract.TruthJournalSet{{Tier: "host", Class: "main", Removed: []contract.U64{1}}}},
+		},
+	}.serve(t)
+	report, err := Verify(context.Background(), url, []WorkerAdmin{{ID: "w1", AdminURL: url}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := RankReport{Worker: "w1", Seq: 4, EngineBlocks: 1, GatewayBlocks: 2, HostEngineBlocks: 2, HostGatewayBlocks: 2, Missing: 1, Extra: 2,
+		Differences: []Difference{
+			{Side: Missing, Tier: "host", Hash: 5, Position: -1, Events: []string{"3 stored by name"}},
+			{Side: Extra, Tier: "host", Hash: 1, Position: 0, Content: 10, Events: []string{"3 stored by name", "4 removed"}},
+			{Side: Extra, Hash: 5, Position: 1, Content: 11, Events: []string{"2 stored at 1", "3 removed"}},
+		}}
+	if diff := cmp.Diff(want, report.Workers[0]); diff != "" {
+		t.Error(diff)
+	}
+	if text := report.Text(); !strings.Contains(text, "engine's host") || !strings.Contains(text, "a block of unknown place, on the host") {
+		t.Error(text)
 	}
 }

@@ -13,11 +13,15 @@ const (
 	Stored Kind = iota + 1
 	Removed
 	Cleared
+	// Attached is a kind of Op alone: a store that names blocks and does not describe them.
+	Attached
 )
 
 // String is the class name on the wire.
 func (k Kind) String() string {
 	switch k {
+	case Attached:
+		return "Attached"
 	case Stored:
 		return "BlockStored"
 	case Removed:

@@ -10,9 +10,11 @@ import (
 
 // Op is one change of what a holder has, in the order of the batch. A Stored puts Hashes, which name the
 // blocks Contents, under Parent (or at the root); a Removed takes one copy of each of Hashes; a Cleared
-// takes everything.
+// takes everything, in every tier; an Attached adds a copy of each of Hashes, wherever its block belongs.
 type Op struct {
-	Kind      Kind
+	Kind Kind
+	// Host says that it is about copies in host memory, not on the device.
+	Host      bool
 	HasParent bool
 	Parent    uint64
 	Hashes    []uint64
@@ -171,22 +173,38 @@ func (n *Normalizer) removed(e *Event) (dropped string) {
 	switch {
 	case len(e.Hashes) == 0:
 		return contract.DropPlaceholder
-	case tierOf(e.Medium) != deviceTier:
+	case !indexed(e):
 		return contract.DropTier
 	}
-	hashes := e.Hashes
+	host, hashes := isHost(e), e.Hashes
 	if !n.isMain(e) {
-		if hashes = n.takeWindowed(hashes); len(hashes) == 0 {
+		if host && n.hasMain {
+			return contract.DropGroup
+		}
+		if !host {
+			hashes = n.takeWindowed(hashes)
+		}
+		if len(hashes) == 0 {
 			return contract.DropGroup
 		}
 	}
-	if last := len(n.ops) - 1; last >= 0 && n.ops[last].Kind == Removed {
-		n.ops[last].Hashes = append(n.ops[last].Hashes, hashes...)
-		return ""
-	}
-	n.ops = append(n.ops, Op{Kind: Removed, Hashes: slices.Clip(hashes)})
+	n.list(Removed, host, hashes)
 	return ""
 }
+
+// list appends an operation that is a list of hashes, to the one before it if that is of the same kind.
+func (n *Normalizer) list(kind Kind, host bool, hashes []uint64) {
+	if last := len(n.ops) - 1; last >= 0 && n.ops[last].Kind == kind && n.ops[last].Host == host {
+		n.ops[last].Hashes = append(n.ops[last].Hashes, hashes...)
+		return
+	}
+	n.ops = append(n.ops, Op{Kind: kind, Host: host, Hashes: slices.Clip(hashes)})
+}
+
+// indexed reports the tiers that the index has; a block further away is not credited.
+func indexed(e *Event) bool { return tierOf(e.Medium) == deviceTier || isHost(e) }
+
+func isHost(e *Event) bool { return tierOf(e.Medium) == hostTier }
 
 // takeWindowed returns those of a window group's hashes whose stores went out: all while the rank has no
 // main group.
@@ -213,10 +231,16 @@ func (n *Normalizer) stored(e *Event) (dropped string) {
 	if n.hasMain && !main {
 		return contract.DropGroup
 	}
+	host := isHost(e)
+	if host && len(e.Hashes) > 0 && len(e.Tokens) == 0 {
+		// An offload names what it copied and does not describe it.
+		n.list(Attached, true, e.Hashes)
+		return ""
+	}
 	if reason := misshapen(e); reason != "" {
 		return reason
 	}
-	if tierOf(e.Medium) != deviceTier {
+	if !indexed(e) {
 		return contract.DropTier
 	}
 	if n.blockSize == 0 {
@@ -229,8 +253,9 @@ func (n *Normalizer) stored(e *Event) (dropped string) {
 	if !ok || clean == 0 {
 		return contract.DropNamespace
 	}
-	n.hasMain = n.hasMain || main && e.SpecKind == "" && !e.HasGroup
-	if !main {
+	// Offloads name no group, whatever the model has, so a host store tells nothing about groups.
+	n.hasMain = n.hasMain || main && !host && e.SpecKind == "" && !e.HasGroup
+	if !main && !host {
 		for _, h := range e.Hashes {
 			n.windowed[h]++
 		}
@@ -311,7 +336,7 @@ func (n *Normalizer) store(e *Event, ns uint64, clean int) {
 	ahead := len(e.Tokens)/e.BlockSize - len(e.Hashes)
 	span := e.Tokens[:(ahead+clean)*e.BlockSize]
 	n.contents = tokens.AppendChain(n.contents, span, e.BlockSize, ns)
-	op := Op{Kind: Stored, HasParent: e.HasParent, Parent: e.Parent, Hashes: e.Hashes[:clean:clean]}
+	op := Op{Kind: Stored, Host: isHost(e), HasParent: e.HasParent, Parent: e.Parent, Hashes: e.Hashes[:clean:clean]}
 	op.Contents = n.contents[from:len(n.contents):len(n.contents)]
 	if ahead == 0 {
 		n.ops = append(n.ops, op)
@@ -322,5 +347,5 @@ func (n *Normalizer) store(e *Event, ns uint64, clean int) {
 		names[i] = tokens.PrefixNext(e.Hashes[0], uint64(i))
 	}
 	op.Hashes = append(names, op.Hashes...)
-	n.ops = append(n.ops, op, Op{Kind: Removed, Hashes: slices.Clone(names)})
+	n.ops = append(n.ops, op, Op{Kind: Removed, Host: op.Host, Hashes: slices.Clone(names)})
 }

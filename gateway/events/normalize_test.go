@@ -73,7 +73,8 @@ func TestEveryDropReason(t *testing.T) {
 		{contract.DropMedium, edit(func(e *Event) { e.Medium = "TAPE" })},
 		{contract.DropMedium, Event{Kind: Removed, Hashes: []uint64{1}, Medium: "TAPE"}},
 		{contract.DropPlaceholder, edit(func(e *Event) { e.Hashes = nil })},
-		{contract.DropPlaceholder, edit(func(e *Event) { e.Tokens, e.BlockSize, e.Medium = nil, 0, "CPU" })},
+		{contract.DropPlaceholder, edit(func(e *Event) { e.Tokens, e.BlockSize = nil, 0 })},
+		{contract.DropPlaceholder, edit(func(e *Event) { e.Tokens, e.BlockSize, e.Medium = nil, 0, "DISK" })},
 		{contract.DropPlaceholder, Event{Kind: Removed, Medium: "GPU"}},
 		{contract.DropUnaligned, edit(func(e *Event) { e.Tokens = e.Tokens[:7] })},
 		{contract.DropUnaligned, edit(func(e *Event) { e.Tokens = e.Tokens[:4] })},
@@ -81,7 +82,7 @@ func TestEveryDropReason(t *testing.T) {
 		{contract.DropSelfReferencing, edit(under(2))},
 		{contract.DropSelfReferencing, store([]uint64{1, 2, 1})},
 		{contract.DropSelfReferencing, store(append(longList(40), 7), func(e *Event) { e.Hashes[40] = e.Hashes[0] })},
-		{contract.DropTier, edit(func(e *Event) { e.Medium = "cpu_pinned" })},
+		{contract.DropTier, edit(func(e *Event) { e.Medium = "cpu_tier2" })},
 		{contract.DropTier, Event{Kind: Removed, Hashes: []uint64{1}, Medium: "STORAGE"}},
 		{contract.DropTier, edit(func(e *Event) { e.Medium = "external" })},
 		{contract.DropBlockSize, edit(func(e *Event) { e.BlockSize = 2 })},
@@ -268,4 +269,41 @@ func BenchmarkPayloadToOps(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(b.N)*2*blocks/b.Elapsed().Seconds(), "blocks/s")
+}
+
+func on(medium string) func(*Event) { return func(e *Event) { e.Medium = medium } }
+
+// Host copies are told by name alone, or like the device's; both are operations on the host.
+func TestHostTier(t *testing.T) {
+	n := NewNormalizer(4)
+	offload := func(hashes ...uint64) Event { return Event{Kind: Stored, Hashes: hashes, Medium: "CPU"} }
+	evict := func(medium string, hashes ...uint64) Event {
+		return Event{Kind: Removed, Hashes: hashes, Medium: medium}
+	}
+	described := store([]uint64{7}, on("cpu_pinned"), under(2))
+	got := apply(t, n, store([]uint64{1, 2}), evict("GPU", 1), evict("GPU", 2), offload(1), offload(2), evict("CPU", 9), evict("CPU_TIER1", 1), described)
+	wantOps(t, []Op{
+		{Kind: Stored, Hashes: []uint64{1, 2}, Contents: tokens.AppendChain(nil, ids(100, 8), 4, 0)},
+		{Kind: Removed, Hashes: []uint64{1, 2}},
+		{Kind: Attached, Host: true, Hashes: []uint64{1, 2}},
+		{Kind: Removed, Host: true, Hashes: []uint64{9, 1}},
+		{Kind: Stored, Host: true, HasParent: true, Parent: 2, Hashes: []uint64{7}, Contents: tokens.AppendChain(nil, ids(100, 4), 4, 0)},
+	}, got)
+	if d := n.Drops(); len(d) != 0 {
+		t.Errorf("dropped: %v", d)
+	}
+}
+
+// An offload of a model that has only windows names no group. It must not pass for a main group, which would
+// end the windows' stores.
+func TestOffloadsAreNoGroup(t *testing.T) {
+	n := NewNormalizer(4)
+	windowed := group(0, "sliding_window")
+	described := store([]uint64{1}, on("CPU"))
+	if ops := apply(t, n, store([]uint64{1}, windowed), described, store([]uint64{2}, windowed)); len(ops) != 3 || !ops[1].Host {
+		t.Errorf("%+v", ops)
+	}
+	if ops := apply(t, n, Event{Kind: Removed, Hashes: []uint64{1}, Medium: "CPU"}, removal(0, 1)); len(ops) != 2 {
+		t.Errorf("%+v", ops)
+	}
 }

@@ -299,9 +299,9 @@ func checkOp(t testing.TB, op Op) {
 		if len(op.Hashes) == 0 || len(op.Hashes) != len(op.Contents) {
 			t.Fatalf("store of %d hashes with %d contents", len(op.Hashes), len(op.Contents))
 		}
-	case Removed:
+	case Removed, Attached:
 		if len(op.Hashes) == 0 {
-			t.Fatal("removal of nothing")
+			t.Fatal("an operation on nothing")
 		}
 	}
 }

@@ -81,6 +81,8 @@ type Index interface {
 	// Lookup fills dst, growing it if needed, with each holder's leading blocks of chain (content hashes,
 	// namespace in the first). The result is as long as the highest holder id known + 1.
 	Lookup(chain []uint64, dst Scores) Scores
+	// Holds reports whether h holds the block that hash names.
+	Holds(h Holder, hash uint64) bool
 	// Count is the number of memberships of h: distinct engine hashes, not places.
 	Count(h Holder) int
 	// Stats counts the whole index.

@@ -25,8 +25,9 @@ const maxCopies = 8
 // cached prompt recomputes its last block into a second physical block of the same hash, an offload keeps one
 // on the host) and announce one removal per copy, so a removal takes one copy and the membership ends with the last.
 //
-// It also keeps, per holder, the digest of its distinct hashes, which an engine keeps too. Safe for
-// concurrent use under the same rule as Index: the events of one holder come from one goroutine.
+// It also keeps, per holder and tier, the count and the digest of the distinct hashes there, which an engine
+// keeps too. Safe for concurrent use under the same rule as Index: the events of one holder come from one
+// goroutine.
 type Residency struct {
 	index Index
 	// bounded is index if it can be held below a size. shedding is held by whoever makes it smaller.
@@ -41,8 +42,10 @@ type Residency struct {
 
 // resident is what Residency knows of one holder.
 type resident struct {
-	mu     sync.Mutex
-	digest uint64
+	mu sync.Mutex
+	// digest and blocks are of the distinct hashes with a copy in the tier.
+	digest [tiers]uint64
+	blocks [tiers]int
 	// copies of hashes that are not just once on the device, per tier. The usual case has no entry, so that
 	// only duplicates and host copies cost memory.
 	copies map[uint64]counts
@@ -90,15 +93,14 @@ func (r *Residency) store(h Holder, tier Tier, parent uint64, hasParent bool, ha
 	if res.UnknownParent || res.Refused > 0 {
 		return res
 	}
+	// Every hash now has a copy in the tier; those that had one there before are taken out below.
 	for _, hash := range hashes {
-		s.digest += tokens.DigestTerm(hash)
+		s.digest[tier] += tokens.DigestTerm(hash)
 	}
-	for _, hash := range res.Known {
-		s.digest -= tokens.DigestTerm(hash)
-	}
+	s.blocks[tier] += len(hashes)
 	if tier == Device {
 		for _, hash := range res.Known {
-			s.add(hash, Device, s.count(hash))
+			s.again(hash, Device)
 		}
 		return res
 	}
@@ -107,7 +109,7 @@ func (r *Residency) store(h Holder, tier Tier, parent uint64, hasParent bool, ha
 		// The index lists the known ones in the order of the store.
 		if had := len(res.Known) - known; known > 0 && res.Known[had] == hash {
 			known--
-			s.add(hash, tier, s.count(hash))
+			s.again(hash, tier)
 		} else {
 			s.add(hash, tier, counts{})
 		}
@@ -123,10 +125,47 @@ func (s *resident) count(hash uint64) counts {
 	return counts{Device: 1}
 }
 
+// again counts one more copy of a hash that was held already and that the tier's sums count as new.
+func (s *resident) again(hash uint64, tier Tier) {
+	c := s.count(hash)
+	if c[tier] > 0 {
+		s.sum(hash, tier, -1)
+	}
+	s.add(hash, tier, c)
+}
+
+// sum counts a hash into the sums of a tier, or out of them (-1).
+func (s *resident) sum(hash uint64, tier Tier, by int) {
+	s.blocks[tier] += by
+	s.digest[tier] += uint64(by) * tokens.DigestTerm(hash)
+}
+
 // add counts one more copy than there were.
 func (s *resident) add(hash uint64, tier Tier, c counts) {
 	c[tier] = min(c[tier]+1, maxCopies)
 	s.copies[hash] = c
+}
+
+// Attach counts one more copy in a tier for each hash that h holds already, at the place that it has; it is for
+// events that name blocks and do not describe them. It overwrites hashes with the others, which it returns:
+// nobody knows where they belong.
+func (r *Residency) Attach(h Holder, tier Tier, hashes []uint64) (unknown []uint64) {
+	if h >= MaxHolders {
+		return hashes
+	}
+	s := r.of(h)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	unknown = hashes[:0]
+	for _, hash := range hashes {
+		if !r.index.Holds(h, hash) {
+			unknown = append(unknown, hash)
+			continue
+		}
+		s.sum(hash, tier, 1)
+		s.again(hash, tier)
+	}
+	return unknown
 }
 
 // Remove is RemoveTier on the device.
@@ -150,14 +189,15 @@ func (r *Residency) RemoveTier(h Holder, tier Tier, hashes []uint64) (removed, u
 	}
 	removed, unknown = r.index.Remove(h, last)
 	for _, hash := range last[:removed] {
-		s.digest -= tokens.DigestTerm(hash)
+		s.sum(hash, tier, -1)
 	}
 	copy(hashes[removed+unknown:], absent)
 	return removed, unknown + len(absent)
 }
 
 // takeCopies takes one copy of each hash. It returns, in place, those whose membership ends with it, if there
-// is one, and those that had no copy in this tier although they may have one in another.
+// is one, and those that had no copy in this tier although they may have one in another. The former are still in
+// the tier's sums.
 func (s *resident) takeCopies(hashes []uint64, tier Tier) (last, absent []uint64) {
 	last = hashes[:0]
 	for _, hash := range hashes {
@@ -174,10 +214,14 @@ func (s *resident) takeCopies(hashes []uint64, tier Tier) (last, absent []uint64
 		case counts{}:
 			delete(s.copies, hash)
 			last = append(last, hash)
+			continue
 		case counts{Device: 1}:
 			delete(s.copies, hash)
 		default:
 			s.copies[hash] = c
+		}
+		if c[tier] == 0 {
+			s.sum(hash, tier, -1)
 		}
 	}
 	return last, absent
@@ -189,7 +233,7 @@ func (r *Residency) Clear(h Holder) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r.index.Clear(h)
-	s.digest = 0
+	s.digest, s.blocks = [tiers]uint64{}, [tiers]int{}
 	clear(s.copies)
 }
 
@@ -201,17 +245,41 @@ func (r *Residency) Drop(h Holder) {
 	r.index.Drop(h)
 }
 
-// Digest is the sum of tokens.DigestTerm over the distinct hashes of h: 0 for an empty or unknown holder.
+// Digest is the sum of tokens.DigestTerm over the distinct hashes that h has on the device: 0 for an empty or
+// unknown holder.
 func (r *Residency) Digest(h Holder) uint64 {
+	_, digest := r.Sums(h, Device)
+	return digest
+}
+
+// Sums are the count and the digest of the distinct hashes of h in a tier.
+func (r *Residency) Sums(h Holder, tier Tier) (blocks int, digest uint64) {
 	r.mu.RLock()
 	s := r.holders[h]
 	r.mu.RUnlock()
 	if s == nil {
-		return 0
+		return 0, 0
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.digest
+	return s.blocks[tier], s.digest[tier]
+}
+
+// EachTier calls fn for every membership of h, in no order, with the tiers that have it. The index and the
+// holder are locked meanwhile: fn must call neither.
+func (r *Residency) EachTier(h Holder, fn func(m Membership, device, host bool) bool) {
+	r.mu.RLock()
+	s := r.holders[h]
+	r.mu.RUnlock()
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.index.Each(h, func(m Membership) bool {
+		c := s.count(m.Hash)
+		return fn(m, c[Device] > 0, c[Host] > 0)
+	})
 }
 
 // Shed is how many memberships of h were given up to stay below the bound: what a comparison with the engine
@@ -258,7 +326,11 @@ func (r *Residency) take(cold Cold, h Holder) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, hash := range cold.Take(h) {
-		s.digest -= tokens.DigestTerm(hash)
+		for tier, copies := range s.count(hash) {
+			if copies > 0 {
+				s.sum(hash, Tier(tier), -1)
+			}
+		}
 		delete(s.copies, hash)
 		s.shed++
 	}

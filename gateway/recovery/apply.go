@@ -13,7 +13,8 @@ type applier struct {
 	blockSize int // tokens, 0 to learn it
 	norm      *events.Normalizer
 	orphans   *orphans
-	orphaned  int64 // stores with an unknown parent
+	orphaned  int64 // stores with an unknown parent, and blocks of unknown place
+	early     early
 	batch     events.Batch
 }
 
@@ -43,49 +44,76 @@ func (a *applier) apply(payload []byte) effect {
 // run applies a decoded batch, which it may change.
 func (a *applier) run(b *events.Batch) effect {
 	e := effect{ts: b.TS}
-	for _, op := range a.norm.Normalize(b) {
+	ops := a.norm.Normalize(b)
+	a.early.scan(ops)
+	for i, op := range ops {
+		n := e.of(tierOf(op))
 		switch op.Kind {
 		case events.Stored:
-			e.stored += len(op.Hashes)
-			a.store(op)
+			n.stored += len(op.Hashes)
+			a.stored(op)
+		case events.Attached:
+			n.stored += len(op.Hashes)
+			n.unknown += a.attach(a.early.rest(op.Hashes))
 		case events.Removed:
-			e.removed += len(op.Hashes)
-			e.unknown += a.remove(op.Hashes)
+			a.ahead(op)
+			n.removed += len(op.Hashes)
+			n.unknown += a.remove(tierOf(op), op.Hashes)
 		case events.Cleared:
 			e.cleared = true
 			a.clear()
+			a.early.scan(ops[i+1:])
 		}
 	}
-	e.count = a.blocks()
+	e.count, _ = a.residency.Sums(a.holder, index.Device)
+	e.host.count, _ = a.residency.Sums(a.holder, index.Host)
 	return e
 }
 
-func (a *applier) blocks() int { return a.residency.Index().Count(a.holder) }
+func tierOf(op events.Op) index.Tier {
+	if op.Host {
+		return index.Host
+	}
+	return index.Device
+}
 
 // store makes a store, or keeps it until its parent comes, and then makes those that waited for it.
 func (a *applier) store(op events.Op) {
-	res := a.residency.Store(a.holder, op.Parent, op.HasParent, op.Hashes, op.Contents)
+	res := a.residency.StoreTier(a.holder, tierOf(op), op.Parent, op.HasParent, op.Hashes, op.Contents)
 	if res.UnknownParent {
-		a.orphaned++
-		a.orphans.add(op)
+		if !a.placed(op) {
+			a.orphaned++
+			a.orphans.add(op)
+		}
 		return
 	}
 	for i := 0; i < len(op.Hashes) && a.orphans.count > 0; i++ {
 		for _, waiting := range a.orphans.claim(op.Hashes[i]) {
 			a.store(waiting.op)
-			a.remove(waiting.removed)
+			for _, c := range waiting.later {
+				a.make(c)
+			}
 		}
 	}
 }
 
+// make makes up for what happened to a block while it waited.
+func (a *applier) make(c change) {
+	if c.removed {
+		a.remove(c.tier, []uint64{c.hash})
+	} else {
+		a.attach([]uint64{c.hash})
+	}
+}
+
 // remove takes one copy of each hash and returns how many nobody knew. It changes hashes.
-func (a *applier) remove(hashes []uint64) (unknown int) {
-	removed, unknown := a.residency.Remove(a.holder, hashes)
+func (a *applier) remove(tier index.Tier, hashes []uint64) (unknown int) {
+	removed, unknown := a.residency.RemoveTier(a.holder, tier, hashes)
 	if a.orphans.count == 0 {
 		return unknown
 	}
 	for _, h := range hashes[removed : removed+unknown] {
-		if a.orphans.remove(h) {
+		if a.orphans.remove(h, tier) {
 			unknown--
 		}
 	}

@@ -64,9 +64,12 @@ func (c *core) state(rank int) contract.RoutingRank {
 	counters.Orphans = c.apply.orphaned
 	counters.Resyncs, counters.Restarts = maps.Clone(counters.Resyncs), maps.Clone(counters.Restarts)
 	counters.Drops = c.apply.norm.Drops()
+	blocks, digest := c.apply.residency.Sums(c.apply.holder, index.Device)
+	hostBlocks, hostDigest := c.apply.residency.Sums(c.apply.holder, index.Host)
 	return contract.RoutingRank{
 		Rank: rank, Stream: c.cursor.stream, Quality: c.cursor.quality, Epoch: c.cursor.epoch, NextSeq: c.cursor.last + 1,
-		Blocks: c.apply.blocks(), Digest: contract.U64(c.apply.residency.Digest(c.apply.holder)), Counters: counters,
+		Blocks: blocks, Digest: contract.U64(digest), HostBlocks: hostBlocks, HostDigest: contract.U64(hostDigest),
+		Counters: counters,
 	}
 }
 

@@ -25,6 +25,8 @@ type cursor struct {
 	stream  string
 	quality string
 	turn    turnover
+	// hostTurn is the host tier's.
+	hostTurn turnover
 
 	// begun is set once the sequence has a first number: after any batch, or after a replay from 0 that
 	// was complete, even if empty.
@@ -53,7 +55,6 @@ type cursor struct {
 	probeOwed  bool
 	probeGap   int64
 
-	most     int // memberships, the highest count seen
 	counters contract.RankCounters
 	// out are the actions to carry out, in order; whoever does so empties it.
 	out []action
@@ -281,7 +282,9 @@ func (c *cursor) restart(rule, quality string) {
 	c.do(action{kind: doClear, restart: true})
 	c.last, c.begun, c.doubted = -1, false, false
 	c.coverFrom, c.coverTo = -1, -1
-	c.history, c.turn = history{}, turnover{}
+	c.history = history{}
+	c.turn.begin()
+	c.hostTurn.begin()
 	c.held.reset()
 	c.setQuality(quality)
 }
@@ -360,6 +363,7 @@ func (c *cursor) setStream(to string) {
 
 func (c *cursor) setQuality(to string) {
 	c.turn.begin()
+	c.hostTurn.begin()
 	if c.quality != to {
 		c.note("quality", "from", c.quality, "to", to)
 		c.quality = to

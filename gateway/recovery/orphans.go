@@ -4,32 +4,46 @@ import (
 	"slices"
 
 	"fleetdrill/gateway/events"
+	"fleetdrill/gateway/index"
 )
 
 // Bounds on stores whose parent the index does not have; beyond them they are dropped.
 const (
 	maxOrphans      = 256     // per rank
-	maxOrphanBlocks = 1 << 16 // over all of them: 1 MB of hashes
+	maxOrphanBlocks = 1 << 16 // over all of them, changes since included: 1 to 2 MB
 )
 
 // orphan is a store that waits for its parent. It is never planted at the root: a prefix that is not one
 // would be credited to requests that share nothing with it.
 type orphan struct {
 	op events.Op
-	// removed are removals of its blocks since; they are made up for when it is planted.
-	removed []uint64
+	// later are changes of its blocks' copies since; they are made up for when it is planted.
+	later []change
+}
+
+// change is one copy less, or one more on the host.
+type change struct {
+	hash    uint64
+	tier    index.Tier
+	removed bool
+}
+
+// waiting is a block of an orphan, with its copies per tier.
+type waiting struct {
+	in     *orphan
+	copies [2]uint8
 }
 
 // orphans are the waiting stores of one rank.
 type orphans struct {
 	byParent map[uint64][]*orphan
-	byHash   map[uint64]*orphan
+	byHash   map[uint64]waiting
 	count    int
 	blocks   int
 }
 
 func newOrphans() *orphans {
-	return &orphans{byParent: make(map[uint64][]*orphan), byHash: make(map[uint64]*orphan)}
+	return &orphans{byParent: make(map[uint64][]*orphan), byHash: make(map[uint64]waiting)}
 }
 
 // add keeps a copy of a store, if there is room.
@@ -38,23 +52,49 @@ func (o *orphans) add(op events.Op) {
 		return
 	}
 	op.Hashes, op.Contents = slices.Clone(op.Hashes), slices.Clone(op.Contents)
-	waiting := &orphan{op: op}
-	o.byParent[op.Parent] = append(o.byParent[op.Parent], waiting)
+	one := &orphan{op: op}
+	o.byParent[op.Parent] = append(o.byParent[op.Parent], one)
 	for _, h := range op.Hashes {
-		o.byHash[h] = waiting
+		w := waiting{in: one}
+		w.copies[tierOf(op)] = 1
+		o.byHash[h] = w
 	}
 	o.count++
 	o.blocks += len(op.Hashes)
 }
 
 // remove notes the removal of a block that the index does not have, and reports whether an orphan had it.
-func (o *orphans) remove(hash uint64) bool {
-	waiting := o.byHash[hash]
-	if waiting == nil {
+func (o *orphans) remove(hash uint64, tier index.Tier) bool {
+	w, ok := o.byHash[hash]
+	if !ok || w.copies[tier] == 0 || !o.note(w, change{hash, tier, true}) {
 		return false
 	}
-	delete(o.byHash, hash)
-	waiting.removed = append(waiting.removed, hash)
+	if w.copies[tier]--; w.copies == [2]uint8{} {
+		delete(o.byHash, hash)
+	} else {
+		o.byHash[hash] = w
+	}
+	return true
+}
+
+// attach notes a host copy of a block by name, and reports whether an orphan has the block.
+func (o *orphans) attach(hash uint64) bool {
+	w, ok := o.byHash[hash]
+	if !ok || w.copies[index.Host] > 0 || !o.note(w, change{hash, index.Host, false}) {
+		return false
+	}
+	w.copies[index.Host]++
+	o.byHash[hash] = w
+	return true
+}
+
+// note keeps a change, if there is room.
+func (o *orphans) note(w waiting, c change) bool {
+	if o.blocks >= maxOrphanBlocks {
+		return false
+	}
+	o.blocks++
+	w.in.later = append(w.in.later, c)
 	return true
 }
 
@@ -65,11 +105,11 @@ func (o *orphans) claim(parent uint64) []*orphan {
 		return nil
 	}
 	delete(o.byParent, parent)
-	for _, waiting := range list {
+	for _, one := range list {
 		o.count--
-		o.blocks -= len(waiting.op.Hashes)
-		for _, h := range waiting.op.Hashes {
-			if o.byHash[h] == waiting {
+		o.blocks -= len(one.op.Hashes) + len(one.later)
+		for _, h := range one.op.Hashes {
+			if o.byHash[h].in == one {
 				delete(o.byHash, h)
 			}
 		}

@@ -1,14 +1,30 @@
 package recovery
 
-import "fleetdrill/internal/contract"
+import (
+	"fleetdrill/gateway/index"
+	"fleetdrill/internal/contract"
+)
 
-// effect is what applying one batch did, in blocks.
+// effect is what applying one batch did: on the device, and in host memory.
 type effect struct {
+	tally
+	host    tally
+	cleared bool
+	ts      float64 // unix seconds at which the engine collected it, 0 when unreadable
+}
+
+// tally is what a batch did in one tier, in blocks.
+type tally struct {
 	stored, removed int // named by the batch, known or not
-	unknown         int // removals of blocks that the index did not have
-	cleared         bool
-	ts              float64 // unix seconds at which the engine collected it, 0 when unreadable
-	count           int     // memberships afterwards
+	unknown         int // removals of blocks that the index did not have there, and names of unknown place
+	count           int // memberships afterwards
+}
+
+func (e *effect) of(t index.Tier) *tally {
+	if t == index.Host {
+		return &e.host
+	}
+	return &e.tally
 }
 
 // turnover estimates when a pool has been used up once since an index became incomplete, so that what it
@@ -17,35 +33,40 @@ type effect struct {
 // The pool's size is not on the wire. The most memberships ever seen stand in for it, which is too small
 // at first. Two things keep that from ending a doubt early: the count starts with the first removal,
 // because before it the pool is not full, and starts anew with each unknown removal, because that shows
-// blocks which the index never heard of to be still there.
+// blocks which the index never heard of to be still there. Each tier is a pool.
 type turnover struct {
 	counting bool
 	turned   int
+	most     int // memberships, the highest count ever seen
 }
 
 // begin starts over.
-func (t *turnover) begin() { *t = turnover{} }
+func (t *turnover) begin() { t.counting, t.turned = false, 0 }
 
-// done notes a batch and reports whether a pool of `most` blocks has turned over.
-func (t *turnover) done(e effect, most int) bool {
+// done notes a batch and reports whether the pool has turned over.
+func (t *turnover) done(e tally) bool {
 	if e.unknown > 0 {
-		*t = turnover{counting: true}
+		t.counting, t.turned = true, 0
 		return false
 	}
 	t.counting = t.counting || e.removed > 0
 	if t.counting {
 		t.turned += e.stored + e.removed
 	}
-	return t.counting && most > 0 && t.turned >= most
+	return t.counting && t.most > 0 && t.turned >= t.most
 }
 
 // applied tells the cursor what applying its last batch did.
 func (c *cursor) applied(e effect) {
-	c.most = max(c.most, e.count)
+	c.turn.most = max(c.turn.most, e.count)
+	c.hostTurn.most = max(c.hostTurn.most, e.host.count)
 	if c.quality != contract.QualityPartial && c.quality != contract.QualityDegraded {
 		return
 	}
-	if e.cleared || c.turn.done(e, c.most) {
+	device, host := c.turn.done(e.tally), c.hostTurn.done(e.host)
+	// Most engines have no host tier; one that was never heard of cannot be waited for.
+	host = host || c.hostTurn.most == 0 && !c.hostTurn.counting
+	if e.cleared || device && host {
 		c.setQuality(contract.QualityExact)
 	}
 }

@@ -156,16 +156,23 @@ func (s *Subscription) WriteDump(w io.Writer) error {
 func (s *Subscription) dump() (contract.DumpHead, []contract.DumpBlock) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	blocks := make([]contract.DumpBlock, 0, s.apply.blocks())
-	s.deps.Residency.Index().Each(s.source.Holder, func(m index.Membership) bool {
-		blocks = append(blocks, contract.DumpBlock{
-			Hash: contract.U64(m.Hash), Position: m.Position, Content: contract.U64(m.Content)})
+	device, digest := s.deps.Residency.Sums(s.source.Holder, index.Device)
+	host, hostDigest := s.deps.Residency.Sums(s.source.Holder, index.Host)
+	blocks := make([]contract.DumpBlock, 0, device+host)
+	s.deps.Residency.EachTier(s.source.Holder, func(m index.Membership, onDevice, onHost bool) bool {
+		b := contract.DumpBlock{Hash: contract.U64(m.Hash), Position: m.Position, Content: contract.U64(m.Content), Tier: contract.TierDevice}
+		if onDevice {
+			blocks = append(blocks, b)
+		}
+		if b.Tier = contract.TierHost; onHost {
+			blocks = append(blocks, b)
+		}
 		return true
 	})
 	return contract.DumpHead{
 		MonoNs: clock.MonoNs(), Wall: clock.Wall(), Worker: s.source.Worker, Rank: s.source.Rank,
-		Epoch: s.cursor.epoch, Seq: s.cursor.last, Blocks: len(blocks),
-		Digest: contract.U64(s.deps.Residency.Digest(s.source.Holder)), Shed: s.deps.Residency.Shed(s.source.Holder),
+		Epoch: s.cursor.epoch, Seq: s.cursor.last, Blocks: device, Digest: contract.U64(digest),
+		HostBlocks: host, HostDigest: contract.U64(hostDigest), Shed: s.deps.Residency.Shed(s.source.Holder),
 	}, blocks
 }
 

@@ -114,7 +114,10 @@ func (g *gate) look() {
 	for _, m := range g.members {
 		m.fleet.SetEventsLive(m.rank.LiveStream())
 	}
-	g.core.Weigh(g.s.now, func(w *fleet.Worker) (int, bool) { return g.index.Count(w.Holders[0]), true })
+	g.core.Weigh(g.s.now, func(w *fleet.Worker) (int, bool) {
+		blocks, _ := g.residency.Sums(w.Holders[0], index.Device)
+		return blocks, true
+	})
 }
 
 // settle carries out what the fleet decided, until it wants nothing more.

@@ -137,6 +137,17 @@ func (x *Index) Drop(h index.Holder) {
 	}
 }
 
+// Holds implements index.Index.
+func (x *Index) Holds(h index.Holder, hash uint64) bool {
+	s := x.known(h)
+	if s == nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.places.get(hash) != 0
+}
+
 // Count implements index.Index.
 func (x *Index) Count(h index.Holder) int {
 	s := x.known(h)

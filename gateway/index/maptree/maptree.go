@@ -149,6 +149,14 @@ func (t *Tree) Lookup(chain []uint64, dst index.Scores) index.Scores {
 	return dst
 }
 
+// Holds implements index.Index.
+func (t *Tree) Holds(h index.Holder, hash uint64) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	_, held := t.held(h)[hash]
+	return held
+}
+
 // Count implements index.Index.
 func (t *Tree) Count(h index.Holder) int {
 	t.mu.RLock()

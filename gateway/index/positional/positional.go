@@ -209,6 +209,18 @@ func (x *Index) has(h index.Holder, p prefix) bool {
 	return s != nil && s.names > 0
 }
 
+// Holds implements index.Index.
+func (x *Index) Holds(h index.Holder, hash uint64) bool {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	s := x.known(h)
+	if s == nil {
+		return false
+	}
+	_, held := s.names[hash]
+	return held
+}
+
 // Count implements index.Index.
 func (x *Index) Count(h index.Holder) int {
 	x.mu.RLock()

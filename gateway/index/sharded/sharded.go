@@ -81,6 +81,12 @@ func (x *Index) Lookup(chain []uint64, dst index.Scores) index.Scores {
 	return dst
 }
 
+// Holds implements index.Index.
+func (x *Index) Holds(h index.Holder, hash uint64) bool {
+	shard, local := x.of(h)
+	return shard.Holds(local, hash)
+}
+
 // Count implements index.Index.
 func (x *Index) Count(h index.Holder) int {
 	shard, local := x.of(h)

@@ -53,6 +53,7 @@ func (null) Remove(_ index.Holder, hashes []uint64) (removed, unknown int) { ret
 func (null) Clear(index.Holder)                                            {}
 func (null) Drop(index.Holder)                                             {}
 func (null) Lookup(_ []uint64, dst index.Scores) index.Scores              { return dst[:0] }
+func (null) Holds(index.Holder, uint64) bool                               { return false }
 func (null) Count(index.Holder) int                                        { return 0 }
 func (null) Stats() index.Stats                                            { return index.Stats{} }
 func (null) Each(index.Holder, func(index.Membership) bool)                {}
