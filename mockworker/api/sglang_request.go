@@ -39,10 +39,33 @@ type sglangBody struct {
 	RoutedDPRank     *int    `json:"routed_dp_rank"`
 }
 
-// samplingParams are those of /generate that have an effect.
-type samplingParams struct {
+// sampling are the parameters of /generate that have an effect.
+type sampling struct {
 	MaxNewTokens *int `json:"max_new_tokens"`
 	N            *int `json:"n"`
+}
+
+// samplingParams are those of all prompts, or of each in a list of as many.
+type samplingParams struct {
+	all  sampling
+	each []sampling // nil unless they were a list
+}
+
+// UnmarshalJSON reads an object, or a list of them.
+func (p *samplingParams) UnmarshalJSON(b []byte) error {
+	*p = samplingParams{}
+	if b[0] == '[' {
+		return json.Unmarshal(b, &p.each)
+	}
+	return json.Unmarshal(b, &p.all)
+}
+
+// of are the parameters of prompt i.
+func (p *samplingParams) of(i int) sampling {
+	if p.each != nil {
+		return p.each[i]
+	}
+	return p.all
 }
 
 // sglangJob is a checked request, ready for an engine.
@@ -72,12 +95,17 @@ func (s *Server) sglangRead(c *gin.Context, f flavour) (*sglangJob, *apiError) {
 	j := &sglangJob{flavour: f, model: cmp.Or(b.Model, s.o.Model), stream: b.Stream, started: time.Now()}
 	j.usage = b.Stream && f != native && b.StreamOptions.IncludeUsage
 	j.everyUsage = j.usage && b.StreamOptions.ContinuousUsageStats
-	if n := b.choices(f); n != 1 {
-		return nil, badRequest("n", "n is %d: this engine gives one choice per prompt", n)
-	}
 	prompts, err := j.prompts(&b)
 	if err != nil {
 		return nil, err
+	}
+	if each := b.SamplingParams.each; f == native && each != nil && (!j.batch || len(each) != len(prompts)) {
+		return nil, badRequest("sampling_params", "sampling_params is a list of %d, must be an object, or a list of one for each prompt of a list", len(each))
+	}
+	for i := range prompts {
+		if n := b.choices(f, i); n != 1 {
+			return nil, badRequest("n", "n is %d: this engine gives one choice per prompt", n)
+		}
 	}
 	adapter, err := s.sglangAdapter(&b)
 	if err != nil {
@@ -89,10 +117,11 @@ func (s *Server) sglangRead(c *gin.Context, f flavour) (*sglangJob, *apiError) {
 	return j, s.sglangFill(j, &b, prompts, adapter)
 }
 
-func (b *sglangBody) choices(f flavour) int {
+// choices is how many answers prompt i is to have.
+func (b *sglangBody) choices(f flavour, i int) int {
 	n := b.N
 	if f == native {
-		n = b.SamplingParams.N
+		n = b.SamplingParams.of(i).N
 	}
 	if n == nil {
 		return 1
@@ -212,7 +241,7 @@ func (s *Server) sglangName(c *gin.Context, j *sglangJob, b *sglangBody) *apiErr
 // sglangFill makes the engine requests.
 func (s *Server) sglangFill(j *sglangJob, b *sglangBody, prompts [][]uint32, adapter *adapter) *apiError {
 	for i, ids := range prompts {
-		out, err := s.sglangLength(j, b, len(ids))
+		out, err := s.sglangLength(j, b, i, len(ids))
 		if err != nil {
 			return err
 		}
@@ -231,15 +260,15 @@ func (s *Server) sglangFill(j *sglangJob, b *sglangBody, prompts [][]uint32, ada
 	return nil
 }
 
-// sglangLength is the number of tokens to generate for a prompt of n. Like a server it shortens an output
+// sglangLength is the number of tokens to generate for prompt i, of n tokens. Like a server it shortens an output
 // for which the pool has no room, and refuses a prompt that leaves none.
-func (s *Server) sglangLength(j *sglangJob, b *sglangBody, n int) (int, *apiError) {
+func (s *Server) sglangLength(j *sglangJob, b *sglangBody, i, n int) (int, *apiError) {
 	context, pool := s.o.MaxModelLen, (s.o.NumBlocks-1)*s.o.BlockSize
 	var asked *int
 	out := s.o.ChatMaxTokens
 	switch j.flavour {
 	case native:
-		asked, out = b.SamplingParams.MaxNewTokens, sglangMaxNewTokens
+		asked, out = b.SamplingParams.of(i).MaxNewTokens, sglangMaxNewTokens
 	case completion:
 		asked, out = b.MaxTokens, completionMaxTokens
 	default:
