@@ -79,7 +79,7 @@ func assemble(c Config) (*gateway, error) {
 	pool := lanes.New(c.EventLanes)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	f := fleet.New(fleet.Options{Timing: timing(c), Picker: picker, Subscribe: subscriber(ix, pool, c.Log), Log: c.Log})
+	f := fleet.New(fleet.Options{Timing: timing(c), Picker: picker, Subscribe: subscriber(ix, pool, c.Log), Models: true, Log: c.Log})
 	registry.MustRegister(&fleetCollector{f}, &indexCollector{ix, pool})
 	p := proxy.New(proxy.Options{Fleet: f, Index: ix, Retries: c.Retries, TTFTTimeout: c.TTFTTimeout,
 		StreamStallTimeout: c.StreamStallTimeout, MaxBody: c.MaxBody, Registry: registry, Log: c.Log})

@@ -69,12 +69,13 @@ type Worker struct {
 	Spec    contract.WorkerSpec
 	Holders []index.Holder
 
-	lastByte   atomic.Int64 // mono ns of the last byte of any of our requests
-	lastEvent  atomic.Int64 // mono ns of the last new live event batch
-	eventsLive atomic.Bool  // some rank's event stream is live
-	conns      atomic.Int64 // open connections of ours for requests
-	held       atomic.Int64 // guards taken and not given back
-	alert      atomic.Bool  // a veto stands: bytes and batches must reach the core at once
+	lastByte   atomic.Int64           // mono ns of the last byte of any of our requests
+	lastEvent  atomic.Int64           // mono ns of the last new live event batch
+	eventsLive atomic.Bool            // some rank's event stream is live
+	conns      atomic.Int64           // open connections of ours for requests
+	held       atomic.Int64           // guards taken and not given back
+	alert      atomic.Bool            // a veto stands: bytes and batches must reach the core at once
+	models     atomic.Pointer[models] // what it serves, nil before it said so
 
 	removed                 bool
 	phase                   string

@@ -54,7 +54,10 @@ type Options struct {
 	Picker *policy.Picker
 	// Subscribe starts the event stream of one rank. It returns nil for a worker without events.
 	Subscribe func(spec contract.WorkerSpec, rank int, h index.Holder, hooks Hooks) Stream
-	Log       *slog.Logger
+	// Models asks workers which models they serve, to tell adapters from base models; without it every name
+	// is a base model's.
+	Models bool
+	Log    *slog.Logger
 }
 
 // Fleet is the shell around Core: it owns the lock, the clock, the connections and the goroutines. All
@@ -82,6 +85,9 @@ type Fleet struct {
 type member struct {
 	transport *http.Transport
 	streams   []Stream
+	// nextModels is when the worker is next asked for its models, asking that it is being asked; under mu.
+	nextModels int64
+	asking     bool
 }
 
 // New starts a fleet without workers. Close ends it.
@@ -136,6 +142,9 @@ func (f *Fleet) loop() {
 		}
 		if n%streamsEvery == 0 {
 			f.lookAtStreams()
+		}
+		if n%modelsTicks == 0 {
+			f.lookAtModels()
 		}
 		f.do(func(now int64) { f.core.Tick(now) })
 	}
@@ -228,6 +237,9 @@ func (f *Fleet) poll(w *Worker) {
 func (f *Fleet) tell(a Action) {
 	f.mu.Lock()
 	m := f.members[a.Worker]
+	if m != nil && a.Kind == Died {
+		m.nextModels = 0 // what comes back may be another engine
+	}
 	f.mu.Unlock()
 	if m == nil {
 		return
@@ -384,20 +396,6 @@ func (f *Fleet) heed(w *Worker, news bool) {
 
 // SetBlocked says whether the client of r keeps us waiting: then its silence is not the worker's.
 func (r *Request) SetBlocked(blocked bool) { r.blocked.Store(blocked) }
-
-// BlockSizes are the distinct block sizes of the registered workers, ascending.
-func (f *Fleet) BlockSizes() []int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	var sizes []int
-	for _, w := range f.core.workers {
-		if !slices.Contains(sizes, w.Spec.KVBlockSize) {
-			sizes = append(sizes, w.Spec.KVBlockSize)
-		}
-	}
-	slices.Sort(sizes)
-	return sizes
-}
 
 // Ready says whether a request could be placed now.
 func (f *Fleet) Ready() bool {

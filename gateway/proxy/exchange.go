@@ -117,7 +117,9 @@ func (x *exchange) place(cancel context.CancelCauseFunc) (*fleet.Request, http.R
 	ask := fleet.Ask{Tokens: len(x.in.ids), Streamed: x.in.stream, Tried: x.tried, End: cancel}
 	s := x.p.lookup(x.in)
 	if s != nil {
-		ask.Score, ask.Deepest = s.Of, s.Deepest
+		if ask.Score = s.Of; s.oneAdapter() {
+			ask.Deepest = s.Deepest
+		}
 	}
 	guard, transport, err := x.p.opts.Fleet.Place(ask)
 	x.p.metrics.decision.Observe(time.Since(start).Seconds())

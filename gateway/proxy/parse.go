@@ -14,6 +14,7 @@ import (
 // prompt is what placing needs to know of a request; everything else passes unread.
 type prompt struct {
 	ids    []uint32
+	model  string // empty when it is none, or not a string, which is the engine's to refuse
 	salt   string
 	stream bool
 }
@@ -22,6 +23,7 @@ type prompt struct {
 // of them go.
 func parseCompletion(body []byte) (prompt, error) {
 	var in struct {
+		Model  json.RawMessage `json:"model"`
 		Prompt json.RawMessage `json:"prompt"`
 		Stream bool            `json:"stream"`
 		Salt   string          `json:"cache_salt"`
@@ -33,12 +35,13 @@ func parseCompletion(body []byte) (prompt, error) {
 	if err != nil {
 		return prompt{}, err
 	}
-	return prompt{ids, in.Salt, in.Stream}, nil
+	return prompt{ids, modelName(in.Model), in.Salt, in.Stream}, nil
 }
 
 // parseChat reads the body of /v1/chat/completions.
 func parseChat(body []byte) (prompt, error) {
 	var in struct {
+		Model    json.RawMessage      `json:"model"`
 		Messages []tokens.ChatMessage `json:"messages"`
 		Stream   bool                 `json:"stream"`
 		Salt     string               `json:"cache_salt"`
@@ -49,7 +52,14 @@ func parseChat(body []byte) (prompt, error) {
 	if len(in.Messages) == 0 {
 		return prompt{}, badRequest("messages: at least one message is needed")
 	}
-	return prompt{tokens.EncodeChat(in.Messages), in.Salt, in.Stream}, nil
+	return prompt{tokens.EncodeChat(in.Messages), modelName(in.Model), in.Salt, in.Stream}, nil
+}
+
+func modelName(raw json.RawMessage) (name string) {
+	if json.Unmarshal(raw, &name) != nil {
+		return ""
+	}
+	return name
 }
 
 func decode(body []byte, into any) error {

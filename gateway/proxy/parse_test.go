@@ -74,3 +74,22 @@ func FuzzBodies(f *testing.F) {
 		}
 	})
 }
+
+// The model's name only tells an adapter's namespace. What is no name is the engine's to refuse.
+func TestModelName(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"prompt":"x"}`:                   "",
+		`{"model":"sql","prompt":"x"}`:     "sql",
+		`{"model":"a\u00e9","prompt":"x"}`: "aé",
+		`{"model":null,"prompt":"x"}`:      "",
+		`{"model":["sql"],"prompt":"x"}`:   "",
+		`{"model":7,"prompt":"x"}`:         "",
+	} {
+		if got, err := parseCompletion([]byte(body)); err != nil || got.model != want {
+			t.Errorf("%s: %q, %v; want %q", body, got.model, err, want)
+		}
+	}
+	if got, err := parseChat([]byte(`{"model":"sql","messages":[{"role":"user","content":"hi"}]}`)); err != nil || got.model != "sql" {
+		t.Errorf("%+v, %v", got, err)
+	}
+}

@@ -8,39 +8,41 @@ import (
 	"fleetdrill/internal/tokens"
 )
 
-// Scores is what the index says about one prompt, per block size of the fleet (nearly always one). The zero
+// Scores is what the index says about one prompt, per view of the fleet (nearly always one). The zero
 // value says nothing.
 type Scores struct {
-	sizes  []int
-	bySize []index.Scores
+	named  fleet.Named
+	views  []fleet.View
+	byView []index.Scores
 }
 
-// Look asks the index for a prompt's chain at a block size, in tokens.
-func (s *Scores) Look(ix index.Index, size int, chain []uint64) {
-	s.sizes = append(s.sizes, size)
-	s.bySize = append(s.bySize, ix.Lookup(chain, s.spare(len(s.sizes)-1)))
+// Look asks the index for a prompt's chain as a view of the fleet has it.
+func (s *Scores) Look(ix index.Index, v fleet.View, chain []uint64) {
+	s.views = append(s.views, v)
+	s.byView = append(s.byView, ix.Lookup(chain, s.spare(len(s.views)-1)))
 }
 
 // spare is the memory of an earlier answer at this place, if Reset left one.
 func (s *Scores) spare(i int) index.Scores {
-	if i < cap(s.bySize) {
-		return s.bySize[:i+1][i]
+	if i < cap(s.byView) {
+		return s.byView[:i+1][i]
 	}
 	return nil
 }
 
 // Reset forgets the prompt and keeps the memory.
-func (s *Scores) Reset() { s.sizes, s.bySize = s.sizes[:0], s.bySize[:0] }
+func (s *Scores) Reset() { s.views, s.byView = s.views[:0], s.byView[:0] }
 
 // lookup hashes the prompt's blocks and asks the index. Nil when there is nothing to ask.
 func (p *Proxy) lookup(in prompt) *Scores {
 	if p.opts.Index == nil || len(in.ids) == 0 {
 		return nil
 	}
-	ns := tokens.Namespace("", "", in.salt)
-	s := new(Scores)
-	for _, size := range p.opts.Fleet.BlockSizes() {
-		s.Look(p.opts.Index, size, tokens.AppendChain(make([]uint64, 0, len(in.ids)/size), in.ids, size, ns))
+	s := &Scores{named: fleet.Named{Model: in.model}}
+	for _, v := range p.opts.Fleet.Views(in.model) {
+		// The gateway's base model has no name of its own here: events do not tell it either.
+		ns := tokens.Namespace("", v.Adapter, in.salt)
+		s.Look(p.opts.Index, v, tokens.AppendChain(make([]uint64, 0, len(in.ids)/v.BlockSize), in.ids, v.BlockSize, ns))
 	}
 	p.lookups.Add(1)
 	return s
@@ -48,25 +50,38 @@ func (p *Proxy) lookup(in prompt) *Scores {
 
 // Of is the worker's best rank and the leading tokens that it caches.
 func (s *Scores) Of(w *fleet.Worker) (rank, overlap int) {
-	for i, size := range s.sizes {
-		if size != w.Spec.KVBlockSize {
+	view := s.named.At(w)
+	for i, v := range s.views {
+		if v != view {
 			continue
 		}
 		for r, h := range w.Holders {
-			if int(h) < len(s.bySize[i]) && int(s.bySize[i][h])*size > overlap {
-				rank, overlap = r, int(s.bySize[i][h])*size
+			if int(h) < len(s.byView[i]) && int(s.byView[i][h])*v.BlockSize > overlap {
+				rank, overlap = r, int(s.byView[i][h])*v.BlockSize
 			}
 		}
 	}
 	return rank, overlap
 }
 
+// oneAdapter reports that the model means the same to every worker. Else a holder may cache the prompt under
+// a meaning that is not its own, which is of no use there.
+func (s *Scores) oneAdapter() bool {
+	for _, v := range s.views {
+		if v.Adapter != s.views[0].Adapter {
+			return false
+		}
+	}
+	return true
+}
+
 // Deepest is the greatest overlap below a bound, in tokens, and the holders that cache so much, appended to
-// dst; 0 when there is none.
+// dst; 0 when there is none. It is right only where the model means the same to all: see oneAdapter.
 func (s *Scores) Deepest(below int, dst []index.Holder) (tokens int, holders []index.Holder) {
-	for i, size := range s.sizes {
+	for i, v := range s.views {
+		size := v.BlockSize
 		most := uint32(min((below-1)/size, math.MaxUint32))
-		for _, n := range s.bySize[i] {
+		for _, n := range s.byView[i] {
 			if n <= most && int(n)*size > tokens {
 				tokens = int(n) * size
 			}
@@ -75,12 +90,13 @@ func (s *Scores) Deepest(below int, dst []index.Holder) (tokens int, holders []i
 	if tokens == 0 {
 		return 0, dst
 	}
-	for i, size := range s.sizes {
+	for i, v := range s.views {
+		size := v.BlockSize
 		if tokens%size != 0 {
 			continue
 		}
 		want := uint32(tokens / size)
-		for h, n := range s.bySize[i] {
+		for h, n := range s.byView[i] {
 			if n == want {
 				dst = append(dst, index.Holder(h))
 			}

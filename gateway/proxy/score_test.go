@@ -5,6 +5,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"fleetdrill/gateway/fleet"
 	"fleetdrill/gateway/index"
 )
 
@@ -15,7 +16,7 @@ func TestDeepestGoesDownLevelByLevel(t *testing.T) {
 		left := map[int]int{} // holders per overlap in tokens
 		for _, size := range []int{16, 32}[:rapid.IntRange(1, 2).Draw(t, "sizes")] {
 			scores := rapid.SliceOfN(rapid.Uint32Range(0, 6), 0, 20).Draw(t, "scores")
-			s.sizes, s.bySize = append(s.sizes, size), append(s.bySize, scores)
+			s.views, s.byView = append(s.views, fleet.View{BlockSize: size}), append(s.byView, scores)
 			for _, n := range scores {
 				if n > 0 {
 					left[int(n)*size]++

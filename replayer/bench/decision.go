@@ -271,7 +271,7 @@ func (d *decider) pace(requests [][]uint64, row *DecisionRow) error {
 func (d *decider) decide(now int64, chain []uint64) (time.Duration, string, error) {
 	began := time.Now()
 	d.scores.Reset()
-	d.scores.Look(d.index, d.spec.BlockSize, chain)
+	d.scores.Look(d.index, fleet.View{BlockSize: d.spec.BlockSize}, chain)
 	guard, err := d.core.Place(now, fleet.Ask{Tokens: len(chain) * d.spec.BlockSize, Streamed: true, Score: d.scores.Of, Deepest: d.scores.Deepest, End: func(error) {}}, d.picker)
 	took := time.Since(began)
 	if err != nil {

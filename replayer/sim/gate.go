@@ -241,7 +241,7 @@ func (g *gate) streamTick(w *worker) {
 // place takes a guard for a request, the ref-th attempt of the run.
 func (g *gate) place(f *flight, p *prompt, ref int) (*fleet.Request, error) {
 	g.scores.Reset()
-	g.scores.Look(g.index, g.s.c.BlockSize, p.chain)
+	g.scores.Look(g.index, fleet.View{BlockSize: g.s.c.BlockSize}, p.chain)
 	first := f.rec.Attempts == 0
 	if first {
 		g.counters.Requests++
