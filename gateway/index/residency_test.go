@@ -1,10 +1,13 @@
 package index_test
 
 import (
+	"slices"
 	"testing"
 
 	"fleetdrill/gateway/index"
+	"fleetdrill/gateway/index/chain"
 	"fleetdrill/gateway/index/maptree"
+	"fleetdrill/internal/tokens"
 )
 
 // An engine that announces a hit chain on every hit never removes the extra copies. Counting stops at 8.
@@ -88,5 +91,59 @@ func TestUnknownOnesComeSecond(t *testing.T) {
 	removed, unknown := r.Remove(0, hashes)
 	if removed != 2 || unknown != 2 || hashes[0]+hashes[1] != 5 || hashes[2]+hashes[3] != 13 {
 		t.Errorf("%d removed, %d unknown of %v", removed, unknown, hashes)
+	}
+}
+
+// What is given up to stay below the bound is given up in every tier.
+func TestShedIsOfEveryTier(t *testing.T) {
+	x := chain.New()
+	r := index.NewResidency(x)
+	x.SetMaxBytes(20_000)
+	for h := uint64(1); r.Shed(0) == 0; h++ {
+		if h > 100_000 {
+			t.Fatal("nothing was shed")
+		}
+		hashes := []uint64{h}
+		r.StoreTier(0, index.Tier(h%2), 0, false, hashes, []uint64{h << 20})
+		if h%3 == 0 {
+			r.Attach(0, index.Host, hashes)
+		}
+	}
+	var blocks [2]int
+	var digests [2]uint64
+	r.EachTier(0, func(m index.Membership, device, host bool) bool {
+		for tier, has := range []bool{device, host} {
+			if has {
+				blocks[tier]++
+				digests[tier] += tokens.DigestTerm(m.Hash)
+			}
+		}
+		return true
+	})
+	for tier := range blocks {
+		if n, digest := r.Sums(0, index.Tier(tier)); n == 0 || n != blocks[tier] || digest != digests[tier] {
+			t.Errorf("tier %d: %d blocks and %x counted, %d and %x there", tier, n, digest, blocks[tier], digests[tier])
+		}
+	}
+}
+
+// A name is counted where its block is, and nowhere if the holder does not have it.
+func TestAttach(t *testing.T) {
+	r := index.NewResidency(maptree.New())
+	r.Store(0, 0, false, []uint64{1, 2}, []uint64{10, 11})
+	if unknown := r.Attach(0, index.Host, []uint64{7, 2, 8, 2}); !slices.Equal(unknown, []uint64{7, 8}) {
+		t.Errorf("unknown are %v", unknown)
+	}
+	if unknown := r.Attach(index.MaxHolders, index.Host, []uint64{1}); len(unknown) != 1 {
+		t.Error("a holder that cannot be has a block")
+	}
+	if n, digest := r.Sums(0, index.Host); n != 1 || digest != tokens.DigestTerm(2) {
+		t.Errorf("%d blocks, %x on the host", n, digest)
+	}
+	r.Remove(0, []uint64{1, 2})
+	for n := range 2 {
+		if removed, unknown := r.RemoveTier(0, index.Host, []uint64{2}); removed != n || unknown != 0 {
+			t.Errorf("copy %d: %d removed, %d unknown", n, removed, unknown)
+		}
 	}
 }

@@ -30,7 +30,8 @@ type script struct {
 //	end | fail                 of the current replay call
 //	tick DURATION [busy]       lets time pass
 //	handicap [gap-recovery-off] [restart-blind]    what is switched off from now on
-//	effect [stored=N] [removed=N] [unknown=N] [count=N] [cleared]   what applying a batch did
+//	effect [stored=N] [removed=N] [unknown=N] [count=N] [cleared]   what applying a batch did,
+//	       [host-removed=N] [host-unknown=N] [host-count=N]         and in host memory
 //	counters
 func TestCursor(t *testing.T) {
 	datadriven.Walk(t, "testdata/cursor", func(t *testing.T, path string) {
@@ -96,6 +97,12 @@ func (s *script) effect(d *datadriven.TestData) {
 			e.unknown = n
 		case "count":
 			e.count = n
+		case "host-removed":
+			e.host.removed = n
+		case "host-unknown":
+			e.host.unknown = n
+		case "host-count":
+			e.host.count = n
 		case "cleared":
 			e.cleared = true
 		}

@@ -166,6 +166,11 @@ func (h *history) compare() {
 		if diff := cmp.Diff(want, got); diff != "" {
 			h.Fatalf("memberships of %d (-want +got):\n%s", holder, diff)
 		}
+		for hash := range uint64(hashes + 1) {
+			if _, held := want[hash]; h.index.Holds(holder, hash) != held {
+				h.Fatalf("%d holds %d: %v, want %v", holder, hash, !held, held)
+			}
+		}
 		if n := h.index.Count(holder); n != len(want) {
 			h.Fatalf("count of %d is %d, want %d", holder, n, len(want))
 		}
