@@ -3,6 +3,7 @@ package chain
 import (
 	"math/bits"
 	"sync/atomic"
+	"unsafe"
 )
 
 const (
@@ -74,7 +75,9 @@ func (a *arena) grow(size uint32) {
 	chunks := *a.chunks.Load()
 	n := (size + chunkWords - 1) / chunkWords
 	first := len(chunks)
-	chunks = append(chunks, make([]uint64, n*chunkWords))
+	chunk := make([]uint64, n*chunkWords)
+	huge(unsafe.Pointer(&chunk[0]), uintptr(n)*chunkWords*8)
+	chunks = append(chunks, chunk)
 	for range n - 1 {
 		chunks = append(chunks, nil)
 	}

@@ -40,8 +40,6 @@ type holder struct {
 	// taken and steps are scratch: the places that an event takes names from, and the way of a store.
 	taken []place
 	steps []step
-	// warmed takes what warming reads.
-	warmed place
 }
 
 var _ index.Index = (*Index)(nil)
@@ -63,9 +61,7 @@ func (x *Index) Remove(h index.Holder, hashes []uint64) (removed, unknown int) {
 	defer s.mu.Unlock()
 	taken := s.taken[:0]
 	for i, hash := range hashes {
-		if i%batch == 0 && s.places.n > 0 {
-			s.warmed ^= s.places.warm(hashes[i:min(i+batch, len(hashes))])
-		}
+		s.places.warm(hashes, i)
 		at := s.places.take(hash)
 		if at == 0 {
 			continue

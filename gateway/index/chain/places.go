@@ -1,6 +1,9 @@
 package chain
 
-import "math/bits"
+import (
+	"math/bits"
+	"unsafe"
+)
 
 // places maps the engine hashes of one holder to places: open addressing with linear probing. It grows by
 // half, not by doubling, because it is most of what a membership costs: 16 bytes at a load of 2/5 to 3/5. More
@@ -34,16 +37,25 @@ func (p *places) find(hash uint64) int {
 	return i
 }
 
-// batch is how many hashes are warmed at once: some more than a core's loads in flight.
-const batch = 16
+const (
+	// batch is how many hashes are asked for at once, and ahead how far in front of the one at hand.
+	batch = 16
+	ahead = 32
+)
 
-// warm loads the slots that hashes are looked for in, without a branch between them, so that the cache
-// misses of a batch happen side by side. The result means nothing; it keeps the loads alive.
-func (p *places) warm(hashes []uint64) (any place) {
-	for _, hash := range hashes {
-		any ^= p.slots[p.home(hash)].at
+// warm has the slots of the hashes that come ahead of the i-th brought to the cache, so that the misses of many
+// happen side by side and beside the work on others. It is called for every i.
+func (p *places) warm(hashes []uint64, i int) {
+	if i%batch > 0 || p.n == 0 {
+		return
 	}
-	return any
+	from, to := i+ahead-batch, min(i+ahead, len(hashes))
+	if i == 0 {
+		from = 0
+	}
+	if from < to {
+		prefetchSlots(&p.slots[0], len(p.slots), &hashes[from], to-from)
+	}
 }
 
 // get is the place of hash, 0 if it has none.
@@ -77,6 +89,7 @@ func (p *places) reserve(n int) {
 func (p *places) resize(slots int) {
 	old := p.slots
 	p.slots = make([]slot, slots)
+	huge(unsafe.Pointer(unsafe.SliceData(p.slots)), uintptr(slots)*unsafe.Sizeof(slot{}))
 	for _, s := range old {
 		if s.at == 0 {
 			continue

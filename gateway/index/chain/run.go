@@ -2,6 +2,7 @@ package chain
 
 import (
 	"sync/atomic"
+	"unsafe"
 
 	"fleetdrill/gateway/index"
 )
@@ -104,7 +105,9 @@ func (s *runs) alloc() uint32 {
 		return id
 	}
 	if slabs := *s.slabs.Load(); int(s.next>>slabBits) >= len(slabs) {
-		slabs = append(slabs, new([slabRuns]run))
+		slab := new([slabRuns]run)
+		huge(unsafe.Pointer(slab), unsafe.Sizeof(*slab))
+		slabs = append(slabs, slab)
 		s.slabs.Store(&slabs)
 	}
 	s.next++

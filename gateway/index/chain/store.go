@@ -64,9 +64,7 @@ func (x *Index) stamp(steps []step) {
 // none reports that no hash has a place.
 func (s *holder) none(hashes []uint64) bool {
 	for i, hash := range hashes {
-		if i%batch == 0 {
-			s.warmed ^= s.places.warm(hashes[i:min(i+batch, len(hashes))])
-		}
+		s.places.warm(hashes, i)
 		if s.places.slots[s.places.find(hash)].at != 0 {
 			return false
 		}

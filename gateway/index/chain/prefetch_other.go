@@ -1,0 +1,6 @@
+//go:build !amd64
+
+package chain
+
+// prefetchSlots does nothing here: without the instruction, a probe waits for its own loads.
+func prefetchSlots(*slot, int, *uint64, int) {}
