@@ -51,6 +51,31 @@ func TestHostTier(t *testing.T) {
 	}
 }
 
+// A publisher that restarts and keeps its cache never announces again what it holds. What of that moves to the
+// host afterwards is named without a place: the gateway counts it and does not guess, and verify says so. The
+// device's side is equal all the same.
+func TestHostNamesAfterAPublisherRestart(t *testing.T) {
+	w := process(t, "--num-gpu-blocks-override", "60", "--host-blocks", "120", "--max-model-len", "400")
+	g := inFront(t, w)
+	for n := range 4 {
+		g.ask(t, question{prompt: promptOf(n), output: 20})
+	}
+	post(t, w.Admin+"/admin/faults", `{"kind": "restart_publisher", "cache": "keep"}`)
+	for n := range 10 {
+		g.ask(t, question{prompt: promptOf(20 + n)[64:], output: 20}) // under nothing from before
+	}
+	g.caughtUp(t, []contract.ReadyWorker{w})
+	report, err := oracle.Verify(context.Background(), g.ready.Gateway.Admin, []oracle.WorkerAdmin{{ID: w.ID, AdminURL: w.Admin}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := report.Workers[0]
+	lost := row.HostEngineBlocks - row.HostGatewayBlocks
+	if lost == 0 || row.Missing != lost || row.Orphans < int64(lost) || row.Extra+row.Moved != 0 || row.GatewayBlocks != row.EngineBlocks {
+		t.Errorf("%+v", row)
+	}
+}
+
 // process runs one mock worker in a process of its own.
 func process(t *testing.T, flags ...string) contract.ReadyWorker {
 	t.Helper()

@@ -50,6 +50,9 @@ func (row RankReport) text(b *strings.Builder) {
 	if row.Missing > 0 && row.Shed > 0 {
 		fmt.Fprintf(b, "  the gateway gave up %d blocks to stay below --index-max-bytes; missing ones may be those\n", row.Shed)
 	}
+	if row.Missing > 0 && row.Orphans > 0 {
+		fmt.Fprintf(b, "  the gateway was told of %d stores or host blocks without a place that it knows; missing ones may be those\n", row.Orphans)
+	}
 	for _, d := range row.Differences {
 		fmt.Fprintf(b, "  %-7s  %s, hash %d", d.Side, d.where(), uint64(d.Hash))
 		if d.Gateway != nil {

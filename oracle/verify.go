@@ -56,6 +56,9 @@ type RankReport struct {
 	Equal             bool `json:"equal"`
 	// Shed are blocks that the gateway gave up to stay below its bound; the missing ones may be those.
 	Shed int64 `json:"shed,omitempty"`
+	// Orphans are stores and host blocks that the gateway was told of without a place that it knows, since it
+	// registered the worker; missing ones may be those.
+	Orphans int64 `json:"orphans,omitempty"`
 	// Error says why the two sides could not be compared; then Equal is false and the counts are zero.
 	Error string `json:"error,omitempty"`
 	// Differences are the first ones, by position.
@@ -146,7 +149,7 @@ func (v *verifier) once(ctx context.Context, w WorkerAdmin, rank int) (RankRepor
 	row := RankReport{
 		Worker: w.ID, Rank: rank, Seq: head.Seq, EngineBlocks: len(engine.device), GatewayBlocks: len(gateway.device),
 		HostEngineBlocks: len(engine.host), HostGatewayBlocks: len(gateway.host),
-		Missing: len(diff.Missing), Extra: len(diff.Extra), Moved: len(diff.Moved), Equal: diff.Equal(), Shed: head.Shed,
+		Missing: len(diff.Missing), Extra: len(diff.Extra), Moved: len(diff.Moved), Equal: diff.Equal(), Shed: head.Shed, Orphans: head.Orphans,
 		Differences: diff.First(shown),
 	}
 	if !row.Equal {

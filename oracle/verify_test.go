@@ -217,7 +217,7 @@ func TestVerifyTiers(t *testing.T) {
 	at := func(tier string, b contract.DumpBlock) contract.DumpBlock { b.Tier = tier; return b }
 	url := fleet{
 		dump: func(string, string) (contract.DumpHead, []contract.DumpBlock, bool) {
-			return contract.DumpHead{Seq: 4}, []contract.DumpBlock{at("device", dumpBlock(1, 0, 10)), at("device", dumpBlock(5, 1, 11)),
+			return contract.DumpHead{Seq: 4, Orphans: 2}, []contract.DumpBlock{at("device", dumpBlock(1, 0, 10)), at("device", dumpBlock(5, 1, 11)),
 				at("host", dumpBlock(2, 7, 17)), at("host", dumpBlock(1, 0, 10))}, true
 		},
 		truth: func(string, string) (contract.TruthBlocksHead, []contract.TruthBlock, bool) {
@@ -236,7 +236,7 @@ func TestVerifyTiers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := RankReport{Worker: "w1", Seq: 4, EngineBlocks: 1, GatewayBlocks: 2, HostEngineBlocks: 2, HostGatewayBlocks: 2, Missing: 1, Extra: 2,
+	want := RankReport{Worker: "w1", Seq: 4, EngineBlocks: 1, GatewayBlocks: 2, HostEngineBlocks: 2, HostGatewayBlocks: 2, Missing: 1, Extra: 2, Orphans: 2,
 		Differences: []Difference{
 			{Side: Missing, Tier: "host", Hash: 5, Position: -1, Events: []string{"3 stored by name"}},
 			{Side: Extra, Tier: "host", Hash: 1, Position: 0, Content: 10, Events: []string{"3 stored by name", "4 removed"}},
@@ -245,7 +245,8 @@ func TestVerifyTiers(t *testing.T) {
 	if diff := cmp.Diff(want, report.Workers[0]); diff != "" {
 		t.Error(diff)
 	}
-	if text := report.Text(); !strings.Contains(text, "engine's host") || !strings.Contains(text, "a block of unknown place, on the host") {
+	if text := report.Text(); !strings.Contains(text, "engine's host") || !strings.Contains(text, "a block of unknown place, on the host") ||
+		!strings.Contains(text, "told of 2 stores or host blocks without a place") {
 		t.Error(text)
 	}
 }

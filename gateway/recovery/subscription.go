@@ -172,7 +172,7 @@ func (s *Subscription) dump() (contract.DumpHead, []contract.DumpBlock) {
 	return contract.DumpHead{
 		MonoNs: clock.MonoNs(), Wall: clock.Wall(), Worker: s.source.Worker, Rank: s.source.Rank,
 		Epoch: s.cursor.epoch, Seq: s.cursor.last, Blocks: device, Digest: contract.U64(digest),
-		HostBlocks: host, HostDigest: contract.U64(hostDigest), Shed: s.deps.Residency.Shed(s.source.Holder),
+		HostBlocks: host, HostDigest: contract.U64(hostDigest), Orphans: s.apply.orphaned, Shed: s.deps.Residency.Shed(s.source.Holder),
 	}, blocks
 }
 

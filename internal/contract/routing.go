@@ -193,7 +193,9 @@ type RankCounters struct {
 	Replayed    int64 `json:"replayed"`
 	Refilled    int64 `json:"refilled"`
 	Unrecovered int64 `json:"unrecovered"`
-	Orphans     int64 `json:"orphans"`
+	// Orphans are stores under a parent that the index does not have, and host blocks that were named and
+	// have no place in it.
+	Orphans int64 `json:"orphans"`
 	// Shed are memberships that the gateway gave up to stay below --index-max-bytes; QueueFull are arrivals
 	// that found the queue full, so that the stream was not read for a while.
 	Shed         int64            `json:"shed"`
@@ -239,8 +241,10 @@ type DumpHead struct {
 	Digest     U64   `json:"digest"`
 	HostBlocks int   `json:"host_blocks"`
 	HostDigest U64   `json:"host_digest"`
-	// Shed are memberships given up since registration to stay below --index-max-bytes.
-	Shed int64 `json:"shed"`
+	// Shed are memberships given up since registration to stay below --index-max-bytes, Orphans stores under
+	// unknown parents and host blocks of unknown place since then.
+	Shed    int64 `json:"shed"`
+	Orphans int64 `json:"orphans"`
 }
 
 // Tiers of TruthSet, TruthBlock and DumpBlock that an index credits.
