@@ -6,8 +6,10 @@ import (
 )
 
 const (
-	hugePage = 2 << 20  // bytes; where they are larger, the advice says too little and does no harm
-	worthIt  = 64 << 10 // bytes: smaller arrays are not most of any index
+	hugePage = 2 << 20 // bytes; where they are larger, the advice says too little and does no harm
+	// Smaller arrays, in bytes, are not most of any index. Larger ones cost more than they gain while they grow:
+	// the kernel clears every new huge page, and on a virtual machine the host may have to, too.
+	leastHuge, mostHuge = 64 << 10, 8 << 20
 	// adviseHuge is MADV_HUGEPAGE of madvise(2).
 	adviseHuge = 14
 )
@@ -17,7 +19,7 @@ const (
 // else lies there is heap of ours as well, and the advice changes nothing but speed. Where the kernel takes
 // no advice nothing happens.
 func huge(p unsafe.Pointer, n uintptr) {
-	if n < worthIt {
+	if n < leastHuge || n > mostHuge {
 		return
 	}
 	first := uintptr(p) &^ (hugePage - 1)
