@@ -80,7 +80,7 @@ func (b *bench) streamsOnce(ctx context.Context, t target, values map[string][]f
 		}
 	}
 	var s gapSum
-	g, ctx := errgroup.WithContext(ctx)
+	var g errgroup.Group
 	for _, c := range conns {
 		g.Go(func() error {
 			defer c.Close()
