@@ -41,8 +41,11 @@ func published(r *IndexReport) (out []Figure) {
 		if row.Index != kinds.Chain {
 			continue
 		}
+		// Without an overload nobody looked for the highest rate: one rate was asked for.
+		if row.Sustained > 0 || row.Capacity > 0 {
+			out = append(out, Figure{"sustained per lane core", row.Sustained / float64(row.Lanes) / 1e6, " M/s", "12.6-23.4 / 9.2-15.5 / 2.5", 8, 20, true})
+		}
 		out = append(out,
-			Figure{"sustained per lane core", row.Sustained / float64(row.Lanes) / 1e6, " M/s", "12.6-23.4 / 9.2-15.5 / 2.5", 8, 20, true},
 			Figure{"lookup p50 at that load", row.Lookup.P50, " us", "1.3 / 3.3 / 27", 3, 1.3, false},
 			Figure{"lookup p99 at that load", row.Lookup.P99, " us", "4 / 14 / 413", 15, 4, false},
 			Figure{"bytes per membership", row.BytesPerMembership, " B", "60 / 887 / 334", 80, 55, false})
