@@ -80,7 +80,7 @@ func AddFlags(fs *pflag.FlagSet, c *Config) {
 	fs.IntVar(&c.DataParallelSize, "data-parallel-size", 1, "ranks, each with its own engine, cache and event stream")
 	fs.BoolVar(&c.EnablePrefixCaching, "enable-prefix-caching", true, "reuse cached prefixes, and announce them if events are on")
 	fs.StringVar(&c.HashAlgo, "prefix-caching-hash-algo", "sha256", "block hash: sha256, sha256_cbor, xxhash or xxhash_cbor; with an SGLang wire always SGLang's")
-	fs.StringVar(&c.HashSeed, "hash-seed", "vllm-none-hash", "seed of block hashes, PYTHONHASHSEED in the engine")
+	fs.StringVar(&c.HashSeed, "hash-seed", "vllm-none-hash", "seed of block hashes, PYTHONHASHSEED in the engine; "+RandomHashSeed+" draws another one for every rank")
 	fs.StringVar(&c.KVEventsConfig, "kv-events-config", "", "KV event publisher, as vLLM's JSON; empty = no events")
 	fs.BoolVar(&c.IntBlockHashes, "int-block-hashes", true, "hashes in events as 64-bit integers, VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES in the engine")
 	fs.IntVar(&c.ReplayHWM, "replay-hwm", 0, "replay frames waiting for one peer before further ones are lost (real engines: 1000); 0 = none is lost")

@@ -115,9 +115,9 @@ func (p *plan) readAsSGLang() {
 }
 
 // newCore makes the engine of a rank.
-func (p *plan) newCore(rank int) (engine.Core, error) {
+func (p *plan) newCore(rank int, h *blockhash.Hasher) (engine.Core, error) {
 	c := p.engine
-	c.Rank = rank
+	c.Rank, c.Hasher = rank, h
 	if p.sglang {
 		return radix.New(radix.Config{Config: c, Eviction: radix.Policy(p.RadixEvictionPolicy), Bigram: p.bigram()})
 	}

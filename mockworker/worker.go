@@ -84,7 +84,7 @@ func (w *worker) start(p *plan, i int) error {
 	}
 	control := admin.New(admin.Options{
 		Worker: w.ready.ID, Profile: p.profile, Wire: p.Wire, HashAlgo: p.HashAlgo, BlockSize: p.engine.BlockSize,
-		NumBlocks: p.engine.NumBlocks, Hasher: p.engine.Hasher, Ranks: w.ranks, Requests: w.requests, Faults: w.faults,
+		NumBlocks: p.engine.NumBlocks, Ranks: w.ranks, Requests: w.requests, Faults: w.faults,
 		Wake: w.keeper.Apply, Token: p.AdminToken, Log: w.log,
 	})
 	if w.ready.Admin, err = w.serve(p.AdminHost, portOf(p.AdminPort, i), control); err != nil {
@@ -116,7 +116,11 @@ func portOf(base, i int) int {
 func (w *worker) startRank(p *plan, rank int, set metrics.Family) error {
 	r := admin.Rank{Fold: truth.NewFold(p.engine.BlockSize)}
 	row := contract.ReadyRank{Rank: rank}
-	eng, err := p.newCore(rank)
+	var err error
+	if r.Hasher, err = p.newHasher(); err != nil {
+		return err
+	}
+	eng, err := p.newCore(rank, r.Hasher)
 	if err != nil {
 		return err
 	}

@@ -32,6 +32,8 @@ type Rank struct {
 	Loop      *loop.Loop
 	Publisher *publish.Publisher
 	Fold      *truth.Fold
+	// Hasher names the blocks that a restarted publisher makes up.
+	Hasher *blockhash.Hasher
 }
 
 // Options make the handler. All fields but Token and Log are needed.
@@ -42,11 +44,9 @@ type Options struct {
 	HashAlgo  string
 	BlockSize int
 	NumBlocks int
-	// Hasher names the blocks that a restarted publisher makes up.
-	Hasher   *blockhash.Hasher
-	Ranks    []Rank
-	Requests *truth.Requests
-	Faults   *faults.Set
+	Ranks     []Rank
+	Requests  *truth.Requests
+	Faults    *faults.Set
 	// Wake, if set, is called after every arming and healing, before the answer.
 	Wake func()
 	// Token, when set, must come with every request as a bearer token.

@@ -68,7 +68,7 @@ func newWorker(t *testing.T, d *datadriven.TestData) *worker {
 	}
 	w.handler = New(Options{
 		Worker: "w1", Profile: "test", Wire: "vllm-0.25", HashAlgo: "sha256_cbor", BlockSize: 4, NumBlocks: 65,
-		Hasher: hasher, Ranks: w.ranks, Requests: requests, Faults: set, Token: token,
+		Ranks: w.ranks, Requests: requests, Faults: set, Token: token,
 	})
 	return w
 }
@@ -82,7 +82,7 @@ func (w *worker) addRank(t *testing.T, rank int, hasher *blockhash.Hasher, set *
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := Rank{Fold: truth.NewFold(4)}
+	r := Rank{Fold: truth.NewFold(4), Hasher: hasher}
 	o := loop.Options{Engine: e, Observer: observer{requests}, Faults: set, Rank: rank}
 	if events {
 		enc, err := wire.New("vllm-0.25", wire.Options{Rank: rank, IntHashes: true})

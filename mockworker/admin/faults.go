@@ -144,7 +144,7 @@ func (s *Server) restart(e engine.Core, r *Rank, id string, spec faults.Spec) {
 	}
 	// Not the request's context: a restart that has begun ends, or there would be no publisher.
 	did, err := r.Publisher.Restart(context.Background(), publish.Restart{
-		Rebind: spec.Socket == faults.Rebind, Ahead: spec.Ahead, Batch: s.passing,
+		Rebind: spec.Socket == faults.Rebind, Ahead: spec.Ahead, Batch: func(i int) []engine.Event { return s.passing(r.Hasher, i) },
 	})
 	lines := []string{
 		fmt.Sprintf("epoch %d ended before seq %d, epoch %d begins", did.OldEpoch, did.OldNext, did.NewEpoch),
@@ -165,13 +165,13 @@ func (s *Server) restart(e engine.Core, r *Rank, id string, spec faults.Spec) {
 // passing is the events of batch i of those that a restarted publisher is ahead by: a block of a prompt
 // that nobody sends, stored and evicted again. A subscriber has work to do for it and ends with nothing, so
 // announced stays a subset of what the engine itself announced.
-func (s *Server) passing(i int) []engine.Event {
+func (s *Server) passing(h *blockhash.Hasher, i int) []engine.Event {
 	ids := make([]uint32, s.o.BlockSize)
 	for j := range ids {
 		ids[j] = tokens.Vocab - 1
 	}
 	ids[0] = tokens.FirstWord + uint32(i)
-	hash := []blockhash.Digest{s.o.Hasher.Next(s.o.Hasher.NoneHash(), ids, blockhash.Extra{})}
+	hash := []blockhash.Digest{h.Next(h.NoneHash(), ids, blockhash.Extra{})}
 	return []engine.Event{
 		{
 			Kind: engine.Stored, Hashes: hash, Tokens: ids, BlockSize: len(ids), ExtraKeys: make([]engine.ExtraKey, 1),
