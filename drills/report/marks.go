@@ -8,20 +8,35 @@ import (
 	"fleetdrill/drills/record"
 )
 
-// axis has a tick each 1, 2, 5, 10... seconds, at most fifteen.
-func axis(s scale, zero int64) []axisTick {
-	// Fifteen labels are as many as fit without touching at the width of a phone's scrolled picture.
-	step := int64(1e9)
-	for i := 0; (s.to-s.from)/step > 15; i++ {
-		step = int64(1e9) * []int64{2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 36000}[min(i, 12)]
-		if i >= 12 {
-			break
+// axisSteps are the distances of ticks in seconds; beyond the last one, ten times as much each.
+var axisSteps = []int64{1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 36000}
+
+// axisStep is the smallest distance in ns that makes at most fifteen ticks of a span: as many labels as fit
+// without touching at the width of a phone's scrolled picture.
+func axisStep(span int64) int64 {
+	const most = 15
+	for _, seconds := range axisSteps {
+		if step := seconds * 1e9; span/step <= most {
+			return step
 		}
 	}
+	step := axisSteps[len(axisSteps)-1] * 1e9
+	for span/step > most { // a span is below 2^63 ns, so this ends before it overflows
+		step *= 10
+	}
+	return step
+}
+
+// axis has a tick each axisStep.
+func axis(s scale, zero int64) []axisTick {
+	step := axisStep(s.to - s.from)
 	var out []axisTick
 	// Ticks count from the origin, not from the left edge: "+2 s" must stand for two seconds after the fault.
 	first := zero + ((s.from-zero)/step)*step
 	for t := first; t <= s.to; t += step {
+		if t < first {
+			break // past the end of time
+		}
 		if t < s.from {
 			continue
 		}
