@@ -10,10 +10,12 @@ import (
 // Tier is where a copy of a block is. A block that any tier has can be served, so tiers share a membership.
 type Tier uint8
 
-// The tiers that are indexed.
+// The tiers that are indexed, and Kept, which is no place: a copy there keeps a block's membership over a moment in
+// which no tier has it, and nothing else tells of it.
 const (
 	Device Tier = iota
 	Host
+	Kept
 	tiers
 )
 
@@ -265,8 +267,8 @@ func (r *Residency) Sums(h Holder, tier Tier) (blocks int, digest uint64) {
 	return s.blocks[tier], s.digest[tier]
 }
 
-// EachTier calls fn for every membership of h, in no order, with the tiers that have it. The index and the
-// holder are locked meanwhile: fn must call neither.
+// EachTier calls fn for every membership of h, in no order, with the tiers that have it: at least one. The index
+// and the holder are locked meanwhile: fn must call neither.
 func (r *Residency) EachTier(h Holder, fn func(m Membership, device, host bool) bool) {
 	r.mu.RLock()
 	s := r.holders[h]
@@ -278,7 +280,7 @@ func (r *Residency) EachTier(h Holder, fn func(m Membership, device, host bool) 
 	defer s.mu.Unlock()
 	r.index.Each(h, func(m Membership) bool {
 		c := s.count(m.Hash)
-		return fn(m, c[Device] > 0, c[Host] > 0)
+		return c[Device] == 0 && c[Host] == 0 || fn(m, c[Device] > 0, c[Host] > 0)
 	})
 }
 

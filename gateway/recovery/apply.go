@@ -14,7 +14,7 @@ type applier struct {
 	norm      *events.Normalizer
 	orphans   *orphans
 	orphaned  int64 // stores with an unknown parent, and blocks of unknown place
-	early     early
+	places    places
 	batch     events.Batch
 }
 
@@ -45,24 +45,28 @@ func (a *applier) apply(payload []byte) effect {
 func (a *applier) run(b *events.Batch) effect {
 	e := effect{ts: b.TS}
 	ops := a.norm.Normalize(b)
-	a.early.scan(ops)
+	a.places.scan(ops)
 	for i, op := range ops {
 		n := e.of(tierOf(op))
 		switch op.Kind {
 		case events.Stored:
 			n.stored += len(op.Hashes)
-			a.stored(op)
+			a.store(op)
+			a.release(op)
 		case events.Attached:
 			n.stored += len(op.Hashes)
-			n.unknown += a.attach(a.early.rest(op.Hashes))
+			for _, h := range op.Hashes {
+				n.unknown += a.name(h)
+			}
+			a.release(op)
 		case events.Removed:
-			a.ahead(op)
+			a.keep(op)
 			n.removed += len(op.Hashes)
 			n.unknown += a.remove(tierOf(op), op.Hashes)
 		case events.Cleared:
 			e.cleared = true
 			a.clear()
-			a.early.scan(ops[i+1:])
+			a.places.scan(ops[i+1:])
 		}
 	}
 	e.count, _ = a.residency.Sums(a.holder, index.Device)
@@ -81,10 +85,7 @@ func tierOf(op events.Op) index.Tier {
 func (a *applier) store(op events.Op) {
 	res := a.residency.StoreTier(a.holder, tierOf(op), op.Parent, op.HasParent, op.Hashes, op.Contents)
 	if res.UnknownParent {
-		if !a.placed(op) {
-			a.orphaned++
-			a.orphans.add(op)
-		}
+		a.lost(op)
 		return
 	}
 	for i := 0; i < len(op.Hashes) && a.orphans.count > 0; i++ {
@@ -102,7 +103,7 @@ func (a *applier) make(c change) {
 	if c.removed {
 		a.remove(c.tier, []uint64{c.hash})
 	} else {
-		a.attach([]uint64{c.hash})
+		a.attach(c.hash, c.tier)
 	}
 }
 

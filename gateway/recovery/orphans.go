@@ -21,7 +21,7 @@ type orphan struct {
 	later []change
 }
 
-// change is one copy less, or one more on the host.
+// change is one copy less, or one more.
 type change struct {
 	hash    uint64
 	tier    index.Tier
@@ -31,7 +31,7 @@ type change struct {
 // waiting is a block of an orphan, with its copies per tier.
 type waiting struct {
 	in     *orphan
-	copies [2]uint8
+	copies [index.Kept + 1]uint8
 }
 
 // orphans are the waiting stores of one rank.
@@ -69,7 +69,7 @@ func (o *orphans) remove(hash uint64, tier index.Tier) bool {
 	if !ok || w.copies[tier] == 0 || !o.note(w, change{hash, tier, true}) {
 		return false
 	}
-	if w.copies[tier]--; w.copies == [2]uint8{} {
+	if w.copies[tier]--; w.copies == (waiting{}).copies {
 		delete(o.byHash, hash)
 	} else {
 		o.byHash[hash] = w
@@ -77,13 +77,13 @@ func (o *orphans) remove(hash uint64, tier index.Tier) bool {
 	return true
 }
 
-// attach notes a host copy of a block by name, and reports whether an orphan has the block.
-func (o *orphans) attach(hash uint64) bool {
+// attach notes a copy of a block by name, and reports whether an orphan has the block.
+func (o *orphans) attach(hash uint64, tier index.Tier) bool {
 	w, ok := o.byHash[hash]
-	if !ok || w.copies[index.Host] > 0 || !o.note(w, change{hash, index.Host, false}) {
+	if !ok || w.copies[tier] > 0 || !o.note(w, change{hash, tier, false}) {
 		return false
 	}
-	w.copies[index.Host]++
+	w.copies[tier]++
 	o.byHash[hash] = w
 	return true
 }
