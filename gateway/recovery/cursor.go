@@ -36,6 +36,9 @@ type cursor struct {
 	// liveLast is the highest live number of this connection, -1 before the first. Live numbers up to
 	// coverTo and from coverFrom on repeat what a replay brought since this connection began.
 	liveLast, coverFrom, coverTo int64
+	// liveFirst is the number that this connection's stream began with; 0 if it began with a batch that we had,
+	// -1 before the first.
+	liveFirst int64
 	// doubted is set by a reconnect that no replay can vouch for.
 	doubted bool
 	// died says that liveness found the worker dead since the last connection.
@@ -62,7 +65,8 @@ type cursor struct {
 
 func newCursor(replayable bool) *cursor {
 	return &cursor{
-		replayable: replayable, last: -1, epoch: 1, liveLast: -1, coverFrom: -1, coverTo: -1, probeGap: probeAfter,
+		replayable: replayable, last: -1, epoch: 1, probeGap: probeAfter,
+		liveFirst: -1, liveLast: -1, coverFrom: -1, coverTo: -1,
 		stream: contract.StreamDown, quality: contract.QualityExact,
 		counters: contract.RankCounters{Resyncs: map[string]int64{}, Restarts: map[string]int64{}},
 	}
@@ -76,7 +80,7 @@ func (c *cursor) note(what string, attrs ...any) {
 
 // up says that a subscription stands.
 func (c *cursor) up(now int64) {
-	c.connected, c.liveLast, c.coverFrom, c.coverTo = true, -1, -1, -1
+	c.connected, c.liveFirst, c.liveLast, c.coverFrom, c.coverTo = true, -1, -1, -1, -1
 	c.quietSince = now
 	if !c.met {
 		c.met = true
@@ -123,9 +127,7 @@ func (c *cursor) live(now int64, m message) {
 	}
 	m.live = true
 	switch {
-	case (c.ask.why == forStart || c.ask.why == forReconnect) && m.seq <= c.liveLast && !c.held.has(m):
-		// What waits on this connection hangs on nothing yet that it brought itself: a reordered batch
-		// cannot be told from a restarted publisher's.
+	case c.backwards(m):
 		c.contradiction("the stream ran backwards", m.seq)
 		return
 	case c.begun && m.seq <= c.last:
@@ -141,6 +143,23 @@ func (c *cursor) live(now int64, m message) {
 		c.above(now, m)
 	}
 	c.liveLast = max(c.liveLast, m.seq)
+	if c.liveFirst < 0 {
+		c.liveFirst = m.seq
+	}
+}
+
+// backwards reports whether the stream, in front of m, brought batches with higher numbers that hang on
+// nothing it brought itself. A reordered batch cannot be told from a restarted publisher's, so those may be
+// the predecessor's, put behind what the replay told of its successor.
+func (c *cursor) backwards(m message) bool {
+	switch {
+	case c.ask.why == forStart || c.ask.why == forReconnect:
+		return m.seq <= c.liveLast && !c.held.has(m)
+	case !c.replayable || m.seq >= c.liveFirst:
+		return false
+	}
+	known, ok := c.history.get(m.seq)
+	return m.seq > c.last || ok && known == m.hash // any other is judged by rule 1
 }
 
 // contact notes that the engine was heard.
@@ -158,6 +177,9 @@ func (c *cursor) below(now int64, m message) {
 	switch {
 	case ok && known == m.hash:
 		c.counters.Duplicates++
+		if c.liveFirst < 0 {
+			c.liveFirst = 0
+		}
 		c.vouch(now)
 	case c.restartBlind:
 		c.counters.Stale++
@@ -298,7 +320,7 @@ func (c *cursor) restartAt(now int64, rule string, m message) {
 	}
 	c.restart(rule, quality)
 	c.contact(now)
-	c.liveLast = m.seq
+	c.liveFirst, c.liveLast = m.seq, m.seq
 	switch {
 	case m.seq > 0 && c.replayable:
 		c.held.put(0, m)
