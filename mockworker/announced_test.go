@@ -32,6 +32,10 @@ func TestWhatIsAnnouncedThen(t *testing.T) {
 		{`{"kind":"drop_batches","count":1,"replay":"lose"}`, false, 8, 0},
 		{`{"kind":"mute_publisher"}`, false, 8, 0},
 		{`{"kind":"mute_removals"}`, true, 0, 4},
+		{`{"kind":"mute_removals","tier":"host"}`, true, 0, 0},
+		{`{"kind":"mute_stores"}`, false, 8, 0},
+		// Of four evicted blocks, tail first, the last one's parent is still there.
+		{`{"kind":"stale_store"}`, true, 0, 1},
 		{`{"kind":"late_removals","by":"1h"}`, true, 0, 4},
 		// Eight blocks with a second copy that no removal takes away; those four that are evicted stay.
 		{`{"kind":"duplicate","of":"store"}`, true, 0, 4},

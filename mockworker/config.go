@@ -143,7 +143,7 @@ func (p *plan) checkNumbers() error {
 		{"admin-port", p.AdminPort, 0, 65_535},
 		{"count", p.Count, 1, 1024},
 		{"data-parallel-size", p.DataParallelSize, 1, 64},
-		{"block-size", p.BlockSize, 0, 1024},
+		{"block-size", p.BlockSize, 0, 1 << 16},
 		{"num-gpu-blocks-override", p.NumGPUBlocksOverride, 0, 1 << 24},
 		{"max-num-seqs", p.MaxNumSeqs, 0, 1 << 20},
 		{"max-num-batched-tokens", p.MaxNumBatchedTokens, 0, 1 << 24},

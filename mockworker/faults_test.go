@@ -465,8 +465,18 @@ func serveUntilExit(ready string) {
 	fmt.Fprintln(os.Stderr, Run(context.Background(), c))
 }
 
-// The process dies of itself, with its code, after so many tokens; a client sees its stream break off.
+// The process dies of itself, with its code, after so many tokens or of one kind of request; a client sees
+// its answer never come.
 func TestExit(t *testing.T) {
+	for _, c := range []struct{ body, last string }{
+		{`{"kind":"exit","code":7,"after_tokens":3}`, `{"prompt":"a","max_tokens":5}`},
+		{`{"kind":"exit","code":7,"on":"full_report"}`, `{"prompt":"a","max_tokens":5,"vllm_xargs":{"kv_cache_report_mode":"full"}}`},
+	} {
+		t.Run(c.body, func(t *testing.T) { exits(t, c.body, c.last) })
+	}
+}
+
+func exits(t *testing.T, body, last string) {
 	ready := t.TempDir() + "/ready.json"
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), exitVar+"="+ready)
@@ -484,13 +494,13 @@ func TestExit(t *testing.T) {
 		b, err := os.ReadFile(ready)
 		return err == nil && json.Unmarshal(b, &f.ready) == nil
 	})
-	f.arm(`{"kind":"exit","code":7,"after_tokens":3}`)
+	f.arm(body)
 	f.complete(prompt(1, 20), 3, "")
-	resp, err := f.client.Post(f.worker().HTTP+"/v1/completions", "application/json", strings.NewReader(`{"prompt":"a","max_tokens":5}`))
+	resp, err := f.client.Post(f.worker().HTTP+"/v1/completions", "application/json", strings.NewReader(last))
 	if err == nil {
 		defer resp.Body.Close()
 		b, err := io.ReadAll(resp.Body)
-		t.Errorf("the token after the last: %d %s, %v", resp.StatusCode, b, err)
+		t.Errorf("what it dies of was answered: %d %s, %v", resp.StatusCode, b, err)
 	}
 	select {
 	case <-ended:

@@ -187,7 +187,7 @@ var soakFaults = []string{
 	`{"kind":"restart_publisher","cache":"empty"}`,
 	`{"kind":"duplicate","count":3}`, `{"kind":"reorder","count":3}`, `{"kind":"corrupt","count":3}`, `{"kind":"truncate","count":3}`,
 	`{"kind":"unknown_event","count":3}`, `{"kind":"unknown_field","count":3}`, `{"kind":"unknown_parent","count":3}`,
-	`{"kind":"masked_store","count":3}`, `{"kind":"mute_removals","for":"50ms"}`, `{"kind":"late_removals","by":"20ms","for":"80ms"}`,
+	`{"kind":"masked_store","count":3}`, `{"kind":"mute_removals","for":"50ms"}`, `{"kind":"stale_store","count":3}`, `{"kind":"mute_stores","tier":"device","for":"30ms"}`, `{"kind":"late_removals","by":"20ms","for":"80ms"}`,
 	`{"kind":"late_removals","steps":5,"for":"80ms"}`, `{"kind":"silent_clear"}`, `{"kind":"clear"}`, `{"kind":"slow","factor":3,"jitter":0.5,"for":"80ms"}`,
 	`{"kind":"replay_hang","for":"50ms"}`, `{"kind":"replay_empty","for":"50ms"}`, `{"kind":"replay_truncate","after":2,"for":"50ms"}`,
 }

@@ -134,7 +134,7 @@ func (w *worker) startRank(p *plan, rank int, set metrics.Family) error {
 	}
 	r.Loop, err = loop.Start(loop.Options{
 		Engine: eng, Publish: publishEvents, Faults: w.faults, Rank: rank, Log: w.log,
-		Observer: &observer{Observer: set.For(rank), rank: rank, w: w},
+		Observer: &observer{Observer: set.For(rank), rank: rank, w: w}, Arrives: func(r engine.Request) { w.arrives(rank, r) },
 	})
 	if err != nil {
 		return errors.Join(err, closePublisher(r.Publisher))
@@ -176,6 +176,16 @@ func (o *observer) Token(index int, sinceNs int64) {
 		o.w.exitNow(code)
 	}
 	o.Observer.Token(index, sinceNs)
+}
+
+// arrives ends the process if it is to die of such a request.
+func (w *worker) arrives(rank int, r engine.Request) {
+	if !r.ReportFull {
+		return
+	}
+	if code, exit := w.faults.FullReport(clock.MonoNs(), rank, r.ID); exit {
+		w.exitNow(code)
+	}
 }
 
 // Ended implements loop.Observer.

@@ -10,6 +10,8 @@ const (
 	FaultUnknownField   = "unknown_field"
 	FaultUnknownParent  = "unknown_parent"
 	FaultMaskedStore    = "masked_store"
+	FaultStaleStore     = "stale_store"
+	FaultMuteStores     = "mute_stores"
 	FaultMuteRemovals   = "mute_removals"
 	FaultLateRemovals   = "late_removals"
 	FaultReplayHang     = "replay_hang"

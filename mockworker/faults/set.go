@@ -222,7 +222,7 @@ func (s *Set) Token(now int64, rank int) (code int, exit bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f := s.find(now, rank, contract.FaultExit)
-	if f == nil || f.spec.At > 0 {
+	if f == nil || f.spec.At > 0 || f.spec.On != OnToken {
 		return 0, false
 	}
 	if f.tokens < f.spec.AfterTokens {
@@ -231,6 +231,23 @@ func (s *Set) Token(now int64, rank int) (code int, exit bool) {
 	}
 	f.begin(now)
 	f.acted = 1
+	s.end(f, contract.FaultDone)
+	return f.spec.Code, true
+}
+
+// FullReport is asked as a request whose reused prefix is to be announced reaches the engine of a rank: is it
+// that of which the process dies?
+func (s *Set) FullReport(now int64, rank int, request string) (code int, exit bool) {
+	if s.none() {
+		return 0, false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.find(now, rank, contract.FaultExit)
+	if f == nil || f.spec.On != OnFullReport {
+		return 0, false
+	}
+	f.actOn(now, "request "+request)
 	s.end(f, contract.FaultDone)
 	return f.spec.Code, true
 }

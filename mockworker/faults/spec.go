@@ -22,6 +22,12 @@ const (
 	Rebind = "rebind"
 )
 
+// The values of Spec.On.
+const (
+	OnToken      = "token"
+	OnFullReport = "full_report"
+)
+
 // Bounds of parameters: far above what a drill needs, low enough that a slip of the keyboard is refused.
 const (
 	maxFor   = 24 * time.Hour
@@ -49,8 +55,10 @@ type Spec struct {
 	// Ahead is how many batches it sends before its socket opens.
 	Cache, Socket string
 	Ahead         int
-	// Code is the exit code, AfterTokens how many output tokens are still handed out.
+	// Code is the exit code, AfterTokens how many output tokens are still handed out. On is what the process
+	// dies of.
 	Code, AfterTokens int
+	On                string
 	HTTP
 	Wire
 	Machine
@@ -130,6 +138,8 @@ func (s *Spec) check(w Worker) error {
 		return errors.New("parameter count is missing: how many batches to drop")
 	case s.Kind == contract.FaultDelayPublisher && s.By == 0:
 		return errors.New("parameter by is missing: how much later batches leave")
+	case s.Kind == contract.FaultExit && s.On == OnFullReport && (s.At > 0 || s.AfterTokens > 0):
+		return errors.New("parameter on is full_report: at and after_tokens say otherwise when the process exits")
 	case s.Ahead > 0 && s.Socket == Keep:
 		return errors.New("parameter ahead needs socket rebind: a subscriber of a socket that stays receives every batch")
 	}
@@ -187,7 +197,7 @@ func paramsOf(s *Spec) ([]param, bool) {
 			whole("ahead", &s.Ahead, 0, MaxAhead))
 	case contract.FaultExit:
 		params = append(params, whole("code", &s.Code, 0, maxCode), whole("after_tokens", &s.AfterTokens, 0, 1<<30),
-			duration("at", &s.At, maxFor))
+			duration("at", &s.At, maxFor), oneOf("on", &s.On, OnToken, OnFullReport))
 	default:
 		return nil, false
 	}
@@ -205,7 +215,7 @@ func (s *Spec) setDefaults() {
 	case contract.FaultRestartPublisher:
 		s.Cache = Keep
 	case contract.FaultExit:
-		s.Code = 1
+		s.Code, s.On = 1, OnToken
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"fleetdrill/internal/contract"
 	"fleetdrill/mockworker/late"
+	"fleetdrill/mockworker/truth"
 )
 
 // The values of the words in Wire.
@@ -15,6 +16,7 @@ const (
 	FieldHash, FieldParent, FieldTokens = "hash", "parent", "tokens"
 	InEvent, InBatch                    = "event", "batch"
 	MaskPart, MaskAll                   = "part", "all"
+	TierAll, TierDevice, TierHost       = "all", "device", "host"
 )
 
 // maxAfter bounds the batches that a truncated replay still has: no replay buffer is larger.
@@ -30,6 +32,8 @@ type Wire struct {
 	In string
 	// Mask is how much of a store its hashes leave out.
 	Mask string
+	// Tier is the tier whose events are muted.
+	Tier string
 	// End says whether a truncated replay still has its end marker (Keep or Lost), After how many batches
 	// come before.
 	End   string
@@ -41,13 +45,13 @@ type Wire struct {
 // batchKinds are the kinds that act on a batch as it is sent, in the order in which they do when several
 // are live: what needs whole events comes first, what breaks the payload last.
 var batchKinds = []string{
-	contract.FaultMaskedStore, contract.FaultUnknownParent, contract.FaultDuplicate, contract.FaultUnknownEvent,
+	contract.FaultStaleStore, contract.FaultMaskedStore, contract.FaultUnknownParent, contract.FaultDuplicate, contract.FaultUnknownEvent,
 	contract.FaultUnknownField, contract.FaultCorrupt, contract.FaultTruncate, contract.FaultReorder,
 }
 
 // wireKinds are all kinds of this file. They need a publisher.
 var wireKinds = slices.Concat(batchKinds, []string{
-	contract.FaultMuteRemovals, contract.FaultLateRemovals,
+	contract.FaultMuteStores, contract.FaultMuteRemovals, contract.FaultLateRemovals,
 	contract.FaultReplayHang, contract.FaultReplayEmpty, contract.FaultReplayTruncate,
 })
 
@@ -67,7 +71,9 @@ func wireParams(s *Spec) []param {
 		return []param{optional("steps", &s.Steps, late.MaxSteps), duration("by", &s.By, late.MaxBy), lasts}
 	case contract.FaultReplayTruncate:
 		return []param{whole("after", &s.After, 0, maxAfter), oneOf("end", &s.End, Lost, Keep), lasts}
-	case contract.FaultMuteRemovals, contract.FaultReplayHang, contract.FaultReplayEmpty:
+	case contract.FaultMuteStores, contract.FaultMuteRemovals:
+		return []param{oneOf("tier", &s.Tier, TierAll, TierDevice, TierHost), lasts}
+	case contract.FaultReplayHang, contract.FaultReplayEmpty:
 		return []param{lasts}
 	}
 	if slices.Contains(batchKinds, s.Kind) {
@@ -90,6 +96,8 @@ func (s *Spec) setWireDefaults() {
 		s.In = InEvent
 	case contract.FaultMaskedStore:
 		s.Mask = MaskPart
+	case contract.FaultMuteStores, contract.FaultMuteRemovals:
+		s.Tier = TierAll
 	case contract.FaultReplayTruncate:
 		s.End = Lost
 	}
@@ -153,25 +161,45 @@ func (s *Set) Reorders(now int64, rank int) bool {
 	return s.find(now, rank, contract.FaultReorder) != nil
 }
 
-// MutesRemovals is asked by the publisher of a rank about its next batch: are the removals in it to be left
-// out?
-func (s *Set) MutesRemovals(now int64, rank int) bool {
-	if s.none() {
-		return false
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.find(now, rank, contract.FaultMuteRemovals) != nil
+// Muting leaves events out of a batch: those of one kind, of one tier or of all.
+type Muting struct {
+	fault    string
+	Removals bool // rather than stores
+	Tier     string
 }
 
-// MutedRemovals notes that so many blocks were left out of what would have been batch seq.
-func (s *Set) MutedRemovals(now int64, rank int, seq int64, blocks int) {
+// Takes says whether events of a medium are left out. What has no medium is the device's.
+func (m Muting) Takes(medium string) bool { return m.Tier == TierAll || m.Tier == truth.TierOf(medium) }
+
+// Mutes is asked by the publisher of a rank about its next batch: what of it is to be left out?
+func (s *Set) Mutes(now int64, rank int) (mutes []Muting) {
+	if s.none() {
+		return nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if f := s.find(now, rank, contract.FaultMuteRemovals); f != nil && blocks > 0 {
-		f.act(now, "removals of seq", seq)
-		f.acted += int64(blocks) - 1
+	for _, kind := range []string{contract.FaultMuteStores, contract.FaultMuteRemovals} {
+		if f := s.find(now, rank, kind); f != nil {
+			mutes = append(mutes, Muting{f.id, kind == contract.FaultMuteRemovals, f.spec.Tier})
+		}
 	}
+	return mutes
+}
+
+// Muted notes that so many blocks were left out of what would have been batch seq.
+func (s *Set) Muted(now int64, m Muting, seq int64, blocks int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.byID(m.fault)
+	if f == nil || !f.live() || blocks == 0 {
+		return
+	}
+	what := "stores of seq"
+	if m.Removals {
+		what = "removals of seq"
+	}
+	f.act(now, what, seq)
+	f.acted += int64(blocks) - 1
 }
 
 // Lateness is how late the removals of a rank are now: what a fault says, or else usual.

@@ -34,9 +34,19 @@ func (s *story) runWire(t *testing.T, d *datadriven.TestData, rank int) (out str
 			}
 		}
 		return "ok", true
-	case "muted":
-		s.set.MutedRemovals(now, rank, int64(seq), n)
-		return fmt.Sprint(s.set.MutesRemovals(now, rank)), true
+	case "muted": // Example: muted seq=9 n=3: what is muted, of the device and of the host, before and after
+		mutes := s.set.Mutes(now, rank)
+		for _, m := range mutes {
+			s.set.Muted(now, m, int64(seq), n)
+		}
+		var out []string
+		for _, m := range s.set.Mutes(now, rank) {
+			out = append(out, fmt.Sprintf("removals %v, device %v, host %v", m.Removals, m.Takes("GPU"), m.Takes("CPU_PINNED")))
+		}
+		return strings.Join(out, "\n"), true
+	case "full-report":
+		code, exit := s.set.FullReport(now, rank, d.CmdArgs[0].Key)
+		return fmt.Sprintf("exit %v, code %d", exit, code), true
 	case "held":
 		s.set.HeldRemovals(now, rank, int64(seq), int64(n))
 		return "ok", true

@@ -42,6 +42,8 @@ type Options struct {
 	// Faults may freeze the steps of Rank; nil never does.
 	Faults *faults.Set
 	Rank   int
+	// Arrives, if set, sees each request before the engine does.
+	Arrives func(engine.Request)
 	// Log may be nil.
 	Log *slog.Logger
 }
@@ -480,6 +482,9 @@ func (l *Loop) add(m *letter) {
 		m.req.ID += "-" + strconv.FormatInt(l.repeat, 10)
 	}
 	s.id, s.lastMonoNs, s.added = m.req.ID, m.at, true
+	if l.o.Arrives != nil {
+		l.o.Arrives(m.req)
+	}
 	if err := l.o.Engine.Add(m.at, m.req); err != nil {
 		l.open.Add(-1)
 		l.refused++

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/datadriven"
+	"github.com/vmihailenco/msgpack/v5"
 
 	"fleetdrill/mockworker/engine"
 	"fleetdrill/mockworker/faults"
@@ -31,7 +32,7 @@ func TestLibzmq(t *testing.T) {
 		"stopped-subscriber": showStoppedSubscriber, "replay-without-topic": showReplay(false),
 		"replay-with-topic": showReplay(true), "req-client": showREQ, "wrong-requests": showWrongRequests,
 		"replay-hwm": showReplayHWM, "rebind": showRebind, "heartbeats": showHeartbeats, "hostile-peers": showHostile,
-		"surprises": showSurprises, "replay-faults": showReplayFaults,
+		"surprises": showSurprises, "stale-store": showStaleStore, "muted-stores": showMutedStores, "replay-faults": showReplayFaults,
 	}
 	datadriven.RunTest(t, "testdata/libzmq.txt", func(t *testing.T, d *datadriven.TestData) string {
 		row, ok := rows[d.Cmd]
@@ -449,6 +450,57 @@ func showSurprises(t *testing.T) string {
 		d := newLibzmq(t, "DEALER", replay)
 		d.send(nil, seqFrame(p.base))
 		out = append(out, fmt.Sprintf("%s, 4 batches: %s; replay: %s", body, got, p.relative(d.seqs(100, silence))))
+	}
+	return strings.Join(out, "\n")
+}
+
+// showStaleStore is the events of a block's life and afterlife as a subscriber decodes them.
+func showStaleStore(t *testing.T) string {
+	return showEvents(t, `{"kind":"stale_store"}`, chain(t, 0, 3), removal(t, 2, 3), chain(t, 0, 1))
+}
+
+func showMutedStores(t *testing.T) string {
+	return showEvents(t, `{"kind":"mute_stores"}`, chain(t, 0, 2), append(removal(t, 1, 2), chain(t, 2, 3)...))
+}
+
+// showEvents is what a subscriber decodes of steps under a fault, blocks by their place in the chain.
+func showEvents(t *testing.T, body string, steps ...[]engine.Event) string {
+	p := start(t, func(o *Options) { o.Faults = faults.New() })
+	z := p.subscribe(t, "kv@")
+	p.arm(body)
+	p.put(steps...)
+	places := map[uint64]int{}
+	for i, h := range chain(t, 0, 9)[0].Hashes {
+		places[h.EventInt()] = i
+	}
+	live := z.frames(int(p.pub.Stats().NextSeq) - int(p.base)) // a batch of which nothing is left has no number
+	out := []string{fmt.Sprintf("%s, %d steps, %d batches", body, len(steps), len(live))}
+	for _, m := range live {
+		var batch struct {
+			_msgpack struct{} `msgpack:",as_array"`
+			TS       float64
+			Events   []struct {
+				Type   string   `msgpack:"type"`
+				Hashes []uint64 `msgpack:"block_hashes"`
+				Parent *uint64  `msgpack:"parent_block_hash"`
+			}
+			Rank int
+		}
+		if err := msgpack.Unmarshal(m[len(m)-1], &batch); err != nil {
+			t.Fatal(err)
+		}
+		var events []string
+		for _, e := range batch.Events {
+			text := strings.TrimPrefix(e.Type, "Block")
+			for _, h := range e.Hashes {
+				text += fmt.Sprint(" ", places[h])
+			}
+			if e.Parent != nil {
+				text += fmt.Sprint(" after ", places[*e.Parent])
+			}
+			events = append(events, text)
+		}
+		out = append(out, strings.Join(events, ", "))
 	}
 	return strings.Join(out, "\n")
 }

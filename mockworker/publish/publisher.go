@@ -331,7 +331,7 @@ func (p *Publisher) rest() {
 
 // send gives a batch its sequence number and lets it go the way that the faults have for it.
 func (p *Publisher) send(now int64, payload []byte) {
-	if payload = p.withoutRemovals(now, payload); payload == nil {
+	if payload = p.unmuted(now, payload); payload == nil {
 		return
 	}
 	switch n := p.seq.Load(); p.o.Faults.Batch(now, p.o.Rank, n) {

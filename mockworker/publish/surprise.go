@@ -2,6 +2,7 @@ package publish
 
 import (
 	"encoding/binary"
+	"iter"
 
 	"fleetdrill/internal/contract"
 	"fleetdrill/mockworker/faults"
@@ -28,7 +29,7 @@ func (p *Publisher) sendTwisted(now int64, payload []byte) {
 	for _, t := range p.o.Faults.Twists(now, p.o.Rank) {
 		if t.Kind == contract.FaultReorder {
 			swap = &t // it has acted when the order has changed, not before
-		} else if m.twist(&t) {
+		} else if m.twist(&t, p.buffered) {
 			p.o.Faults.Twisted(now, t, n)
 		}
 	}
@@ -72,7 +73,7 @@ func (p *Publisher) settleOvertaken(now int64) {
 }
 
 // twist does one thing to a message and says whether there was anything to do it to.
-func (m *message) twist(t *faults.Twist) bool {
+func (m *message) twist(t *faults.Twist, past iter.Seq[[]byte]) bool {
 	switch {
 	case t.Kind == contract.FaultDuplicate && t.Of == faults.OfBatch:
 		m.twice = true
@@ -87,11 +88,20 @@ func (m *message) twist(t *faults.Twist) bool {
 		m.payload = twist.Truncate(m.payload)
 		return true
 	}
-	return m.twistPayload(t)
+	return m.twistPayload(t, past)
+}
+
+// buffered yields the payloads of the replay buffer, newest first.
+func (p *Publisher) buffered(yield func([]byte) bool) {
+	for i := p.buffer.Len() - 1; i >= 0; i-- {
+		if !yield(p.buffer.At(i).payload) {
+			return
+		}
+	}
 }
 
 // twistPayload does what needs the batch read.
-func (m *message) twistPayload(t *faults.Twist) bool {
+func (m *message) twistPayload(t *faults.Twist, past iter.Seq[[]byte]) bool {
 	b, err := twist.Parse(m.payload)
 	if err != nil {
 		return false // another fault has made it unreadable
@@ -114,6 +124,8 @@ func (m *message) twistPayload(t *faults.Twist) bool {
 		}
 	case contract.FaultUnknownParent:
 		did = b.UnknownParent()
+	case contract.FaultStaleStore:
+		did = b.StaleStore(past)
 	case contract.FaultMaskedStore:
 		did = b.Mask(t.Mask == faults.MaskAll)
 	case contract.FaultCorrupt:
@@ -125,21 +137,31 @@ func (m *message) twistPayload(t *faults.Twist) bool {
 	return did
 }
 
-// withoutRemovals is the payload as it goes out while removals are muted, nil when nothing is left of it.
-func (p *Publisher) withoutRemovals(now int64, payload []byte) []byte {
-	if !p.o.Faults.MutesRemovals(now, p.o.Rank) {
+// unmuted is the payload as it goes out while stores or removals are muted, nil when nothing is left of it.
+func (p *Publisher) unmuted(now int64, payload []byte) []byte {
+	mutes := p.o.Faults.Mutes(now, p.o.Rank)
+	if len(mutes) == 0 {
 		return payload
 	}
 	b, err := twist.Parse(payload)
 	if err != nil {
 		return payload // cannot be: it comes from our encoder
 	}
-	blocks := b.DropRemovals()
-	if blocks == 0 {
-		return payload
+	blocks := 0
+	for _, m := range mutes {
+		n := 0
+		if m.Removals {
+			n = b.DropRemovals(m.Takes)
+		} else {
+			n = b.DropStores(m.Takes)
+		}
+		p.o.Faults.Muted(now, m, p.seq.Load(), n)
+		blocks += n
 	}
-	p.o.Faults.MutedRemovals(now, p.o.Rank, p.seq.Load(), blocks)
-	if b.Empty() {
+	switch {
+	case blocks == 0:
+		return payload
+	case b.Empty():
 		return nil
 	}
 	return b.Bytes()

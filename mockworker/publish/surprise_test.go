@@ -294,6 +294,56 @@ func TestMuteRemovals(t *testing.T) {
 	p.foldReplay()
 }
 
+// A removed block is announced once more, as it was stored, behind its removal; nothing ever removes it. It
+// waits for a batch that removes something of which the replay buffer has the store.
+func TestStaleStore(t *testing.T) {
+	p := withFaults(t)
+	p.put(chain(t, 0, 4))
+	p.arm(`{"kind":"stale_store","count":2}`)
+	p.put(store(t, 7), removal(t, 2, 4), removal(t, 0, 1), removal(t, 2, 3), chain(t, 2, 3))
+	if got := p.live(6); got != "0, 1, 2, 3, 4, 5" {
+		t.Errorf("heard %s", got)
+	}
+	if got, want := p.fault(), fmt.Sprintf("done, 2 times: seq %d..%d", p.base+2, p.base+3); got != want {
+		t.Errorf("evidence: %s, want %s", got, want)
+	}
+	journal := p.fold.Journal(int64(p.base)+2, make([]contract.TruthJournal, 0, 2))
+	// Of 2 and 3 the former has its parent still; 0 is a first block. 2 comes back by the engine's own store.
+	for i, want := range []struct{ removed, stored, position int }{{2, 1, 2}, {1, 1, 0}} {
+		j := journal[i]
+		if len(j.Removed) != want.removed || len(j.Stored) != want.stored || j.Stored[0].Position != want.position || j.Stored[0].Hash != j.Removed[0] {
+			t.Errorf("batch %d removed %v and stored %+v", i+2, j.Removed, j.Stored)
+		}
+	}
+	p.foldReplay()
+}
+
+// Muted stores are known to nobody, and what is behind them hangs on nothing.
+func TestMuteStores(t *testing.T) {
+	p := withFaults(t)
+	p.put(chain(t, 0, 2))
+	before := p.fold.Head().Blocks
+	id := p.arm(`{"kind":"mute_stores","tier":"device"}`)
+	p.put(chain(t, 2, 4), append(chain(t, 4, 6), removal(t, 1, 2)...))
+	p.pub.o.Faults.Heal(clock.MonoNs(), id)
+	p.put(chain(t, 6, 7))
+	if got := p.live(3); got != "0, 1, 2" {
+		t.Errorf("heard %s", got)
+	}
+	if got, want := p.fault(), fmt.Sprintf("healed, 4 times: stores of seq %d", p.base+1); got != want {
+		t.Errorf("evidence: %s, want %s", got, want)
+	}
+	if got := p.fold.Head().Blocks; got != before-1 || p.fold.Skipped().Orphans != 1 {
+		t.Errorf("%d blocks announced of %d, skipped %+v", got, before, p.fold.Skipped())
+	}
+	p.arm(`{"kind":"mute_stores","tier":"host"}`)
+	p.put(store(t, 8))
+	if got := p.fault(); got != "armed, 0 times: " {
+		t.Errorf("a store of the device: %s", got)
+	}
+	p.foldReplay()
+}
+
 // Late removals come with the step that they are due in, alone when no step comes, and at once when healed.
 func TestLateRemovals(t *testing.T) {
 	p := withFaults(t)
@@ -404,7 +454,7 @@ func TestTruthSurvivesSurprises(t *testing.T) {
 		`{"kind":"duplicate","count":2}`, `{"kind":"duplicate","of":"store"}`, `{"kind":"duplicate","of":"hash"}`, `{"kind":"reorder","count":2}`,
 		`{"kind":"corrupt"}`, `{"kind":"corrupt","field":"hash"}`, `{"kind":"corrupt","field":"parent"}`, `{"kind":"corrupt","field":"tokens"}`,
 		`{"kind":"truncate"}`, `{"kind":"unknown_event","count":3}`, `{"kind":"unknown_field","count":3}`, `{"kind":"unknown_field","in":"batch"}`,
-		`{"kind":"unknown_parent"}`, `{"kind":"masked_store"}`, `{"kind":"masked_store","mask":"all"}`, `{"kind":"mute_removals","for":"5ms"}`,
+		`{"kind":"stale_store"}`, `{"kind":"mute_stores","for":"5ms"}`, `{"kind":"unknown_parent"}`, `{"kind":"masked_store"}`, `{"kind":"masked_store","mask":"all"}`, `{"kind":"mute_removals","for":"5ms"}`,
 		`{"kind":"late_removals","steps":3,"for":"9ms"}`, `{"kind":"drop_batches","count":2}`, `{"kind":"drop_batches","count":1,"replay":"lose"}`,
 	}
 	const steps = 500

@@ -50,7 +50,13 @@ func is(e *value, kind string) bool {
 }
 
 // place is where a field stands in an event that is an array. Versions only ever added to the end.
-func place(field string) int {
+func place(e *value, field string) int {
+	if field == medium {
+		if is(e, removed) {
+			return 2
+		}
+		return 6
+	}
 	for i, name := range []string{"type", hashes, parent, tokenIDs, blockSize} {
 		if name == field {
 			return i
@@ -66,12 +72,13 @@ const (
 	tokenIDs  = "token_ids"
 	blockSize = "block_size"
 	extraKeys = "extra_keys"
+	medium    = "medium"
 )
 
 // field is a field of an event, nil when the event has none of this name.
 func field(e *value, name string) *value {
 	if e.shape == array {
-		if i := place(name); i < len(e.items) {
+		if i := place(e, name); i < len(e.items) {
 			return &e.items[i]
 		}
 		return nil
@@ -106,6 +113,15 @@ func (b *Batch) find(kind string, want func(*value) bool) *value {
 		}
 	}
 	return nil
+}
+
+// mediumOf is the medium of an event, empty when it tells none.
+func mediumOf(e *value) string {
+	v := field(e, medium)
+	if v == nil || v.shape != scalar || len(v.raw) == 0 || v.raw[0]&0xe0 != 0xa0 {
+		return ""
+	}
+	return string(v.raw[1:])
 }
 
 // withHashes are events that name at least one block.

@@ -5,12 +5,22 @@ import (
 	"slices"
 )
 
-// DropRemovals takes every BlockRemoved out and returns how many blocks they named. An engine whose tier
-// moves or whose session ends does so (SGLang issue 29750, LMCache issue 5076).
-func (b *Batch) DropRemovals() (blocks int) {
+// DropRemovals takes out every BlockRemoved of a medium that from takes, and returns how many blocks they
+// named. An engine whose session ends does so (SGLang issue 29750), and a store-only host tier (LMCache 5076).
+func (b *Batch) DropRemovals(from func(medium string) bool) (blocks int) {
+	return b.drop(removed, from)
+}
+
+// DropStores is the same for BlockStored: of a host tier that is not announced (LMCache issue 3532), or of
+// blocks that come back to the device in silence (SGLang issue 32537).
+func (b *Batch) DropStores(from func(medium string) bool) (blocks int) {
+	return b.drop(stored, from)
+}
+
+func (b *Batch) drop(kind string, from func(medium string) bool) (blocks int) {
 	events := &b.root.items[1]
 	events.items = slices.DeleteFunc(events.items, func(e value) bool {
-		if !is(&e, removed) {
+		if !is(&e, kind) || !from(mediumOf(&e)) {
 			return false
 		}
 		if h := field(&e, hashes); h != nil {

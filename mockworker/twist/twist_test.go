@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,7 +28,7 @@ func TestStories(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !apply(t, b, d.Cmd) {
+			if !apply(t, b, d.Cmd, d.CmdArgs[0].Key) {
 				return "nothing to do"
 			}
 			return show(t, b.Bytes())
@@ -35,12 +36,24 @@ func TestStories(t *testing.T) {
 	})
 }
 
-func apply(t *testing.T, b *Batch, name string) bool {
+func anyMedium(string) bool { return true }
+
+func isHost(medium string) bool { return medium != engine.MediumGPU && medium != "" }
+
+func apply(t *testing.T, b *Batch, name, profile string) bool {
 	switch name {
 	case "as-it-is":
 		return true
 	case "drop-removals":
-		return b.DropRemovals() == 1
+		return b.DropRemovals(anyMedium) == 1
+	case "drop-host-removals":
+		return b.DropRemovals(isHost) > 0
+	case "drop-stores":
+		return b.DropStores(func(medium string) bool { return !isHost(medium) }) == 2
+	case "stale-store":
+		return b.StaleStore(slices.Values([][]byte{sample(t, profile), before(t, profile)}))
+	case "stale-store-without-past":
+		return b.StaleStore(slices.Values([][]byte{sample(t, profile), {0xc1}}))
 	case "duplicate-store":
 		return b.DuplicateStore()
 	case "duplicate-hash":
@@ -80,6 +93,20 @@ func sample(t testing.TB, profile string) []byte {
 			ExtraKeys: make([]engine.ExtraKey, 2), SpecKind: engine.KindFullAttention, Medium: engine.MediumGPU,
 		},
 	})
+}
+
+// before is an earlier batch, which stored the block that sample removes, last of three behind a first one.
+func before(t testing.TB, profile string) []byte {
+	enc, err := wire.New(profile, wire.Options{IntHashes: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := func(n uint64) blockhash.Digest { return blockhash.FromInt(n << 60) }
+	first := of(6)
+	return enc.AppendBatch(nil, 1757500000, []engine.Event{{
+		Kind: engine.Stored, Hashes: []blockhash.Digest{of(7), of(8), of(9)}, Parent: &first, Tokens: []uint32{71, 72, 81, 82, 91, 92}, BlockSize: 2,
+		ExtraKeys: make([]engine.ExtraKey, 3), SpecKind: engine.KindFullAttention, Medium: engine.MediumGPU,
+	}})
 }
 
 // show writes a payload with every event on a line of its own, hashes by their first four bits.
@@ -181,12 +208,12 @@ func TestNothingToDo(t *testing.T) {
 		t.Fatal(err)
 	}
 	payload := enc.AppendBatch(nil, 1, []engine.Event{{Kind: engine.Cleared}})
-	for _, name := range []string{"duplicate-store", "duplicate-hash", "unknown-event", "unknown-parent", "mask-all", "corrupt-hash", "corrupt-parent", "corrupt-tokens"} {
+	for _, name := range []string{"duplicate-store", "duplicate-hash", "unknown-event", "unknown-parent", "mask-all", "stale-store", "corrupt-hash", "corrupt-parent", "corrupt-tokens"} {
 		b, err := Parse(payload)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if apply(t, b, name) || !bytes.Equal(b.Bytes(), payload) {
+		if apply(t, b, name, "vllm-0.25") || !bytes.Equal(b.Bytes(), payload) {
 			t.Errorf("%s changed a cleared event to % x", name, b.Bytes())
 		}
 	}
@@ -216,7 +243,9 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		b.DropRemovals()
+		b.StaleStore(slices.Values([][]byte{payload}))
+		b.DropRemovals(anyMedium)
+		b.DropStores(isHost)
 		for _, change := range []func() bool{b.DuplicateStore, b.DuplicateHash, b.UnknownEvent, b.UnknownField, b.UnknownElement, b.UnknownParent} {
 			change()
 		}
