@@ -46,7 +46,7 @@ func workerCommand() *cobra.Command {
     --kv-events-config '{"enable_kv_cache_events": true, "endpoint": "tcp://*:5557", "replay_endpoint": "tcp://*:5558"}'
   curl -s http://127.0.0.1:8000/v1/completions -H 'content-type: application/json' \
     -d '{"model": "mock-8b", "prompt": "hello", "max_tokens": 4}'`,
-		Args: noArgs,
+		Args: noModel,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return serve(c.ErrOrStderr(), &logs, func(s *server) error {
 				cfg.Log = s.log
@@ -56,6 +56,8 @@ func workerCommand() *cobra.Command {
 	}
 	mockworker.AddFlags(c.Flags(), &cfg)
 	logs.add(c)
+	c.Flags().SetNormalizeFunc(underscores)
+	c.SetFlagErrorFunc(carryOver)
 	c.AddCommand(workerFitCommand())
 	return withConfig(c)
 }

@@ -23,10 +23,13 @@ const (
 	redialMax = time.Second
 )
 
+// Unlimited as PubOptions.HWM drops nothing, whatever memory that takes: what 0 is to libzmq.
+const Unlimited = -1
+
 // PubOptions configures a Pub. The zero value is a vLLM publisher's socket with default settings.
 type PubOptions struct {
 	// HWM is how many messages wait for one subscriber before further ones are dropped for it, silently;
-	// 0 = 100000. As in libzmq, a subscriber that fell behind gets room again in steps of HWM/2.
+	// 0 = 100000, Unlimited = none ever is. As in libzmq, a subscriber that fell behind gets room again in steps of HWM/2.
 	HWM int
 	// WriteTimeout is how long one write to a subscriber may take before the subscriber is closed; 0 = for
 	// ever, which is libzmq's way: a stuck subscriber stays and its messages are dropped.

@@ -123,6 +123,25 @@ func TestSubscriptionForms(t *testing.T) {
 	}
 }
 
+// Without a high-water mark a subscriber that stops reading loses nothing.
+func TestUnlimited(t *testing.T) {
+	pub, endpoint := newBoundPub(t, PubOptions{HWM: Unlimited})
+	stopped := rawSubscriber(t, pub, endpoint)
+	const n = 2 * defaultPubHWM
+	payload := make([]byte, 64) // 17 MB in all: more than sockets hold
+	for i := range uint64(n) {
+		pub.Send(numbered("", i, payload)...)
+	}
+	if s := pub.Stats(); s.Dropped != 0 {
+		t.Fatalf("%+v", s)
+	}
+	for i := range uint64(n) {
+		if m, err := stopped.RecvMsg(); err != nil || seqOf(m.Frames) != i {
+			t.Fatalf("message %d: %v, %v", i, m, err)
+		}
+	}
+}
+
 // A subscriber that stops reading loses messages and nobody else does: not a healthy one, not a late one.
 func TestStoppedSubscriber(t *testing.T) {
 	const hwm = 1000

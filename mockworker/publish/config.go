@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 
 	"fleetdrill/internal/badjson"
+	"fleetdrill/internal/zsock"
 )
 
 // Config is vLLM's KVEventsConfig, the value of --kv-events-config.
@@ -20,9 +22,11 @@ type Config struct {
 	ReplayEndpoint *string `json:"replay_endpoint"`
 	// BufferSteps is the number of batches kept for replay.
 	BufferSteps int `json:"buffer_steps"`
-	// HWM is the number of messages queued per subscriber before its messages are dropped.
+	// HWM is the number of messages queued per subscriber before its messages are dropped; 0 drops none, as
+	// in libzmq.
 	HWM int `json:"hwm"`
 	// MaxQueueSize is the number of batches between step loop and publisher; a full queue stops the steps.
+	// 0 is a queue without bounds, as in Python.
 	MaxQueueSize int    `json:"max_queue_size"`
 	Topic        string `json:"topic"`
 }
@@ -62,14 +66,30 @@ func (c Config) validate() error {
 		got, min int
 	}{
 		{"buffer_steps", c.BufferSteps, 0},
-		{"hwm", c.HWM, 1},
-		{"max_queue_size", c.MaxQueueSize, 1},
+		{"hwm", c.HWM, 0},
+		{"max_queue_size", c.MaxQueueSize, 0},
 	} {
 		if f.got < f.min {
 			return fmt.Errorf("%s is %d, must be at least %d", f.key, f.got, f.min)
 		}
 	}
 	return nil
+}
+
+// hwm is HWM as a socket takes it.
+func (c Config) hwm() int {
+	if c.HWM == 0 {
+		return zsock.Unlimited
+	}
+	return c.HWM
+}
+
+// queueSize is MaxQueueSize as a queue takes it.
+func (c Config) queueSize() int {
+	if c.MaxQueueSize == 0 {
+		return math.MaxInt
+	}
+	return c.MaxQueueSize
 }
 
 // Enabled says whether a publisher must run: publisher "null" turns it off although events are enabled.

@@ -121,7 +121,7 @@ func New(o Options) (*Publisher, error) {
 	}
 	p := &Publisher{
 		o: o, topic: []byte(o.Config.Topic), at: sock.place(first), sockets: sock,
-		queue: newQueue(o.Config.MaxQueueSize), asked: make(chan *zsock.Request),
+		queue: newQueue(o.Config.queueSize()), asked: make(chan *zsock.Request),
 		commands: make(chan command), woken: make(chan struct{}, 1),
 		buffer: ring.New[sent](o.Config.BufferSteps), late: late.New(o.Late),
 	}

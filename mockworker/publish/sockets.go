@@ -43,7 +43,7 @@ func placeOf(o Options) (pl place, err error) {
 
 // open opens the sockets of o at pl. On an error none is left open.
 func open(o Options, pl place) (*sockets, error) {
-	s := &sockets{pub: zsock.NewPub(zsock.PubOptions{HWM: o.Config.HWM, Log: o.Log}), events: pl.events.Endpoint}
+	s := &sockets{pub: zsock.NewPub(zsock.PubOptions{HWM: o.Config.hwm(), Log: o.Log}), events: pl.events.Endpoint}
 	var err error
 	if pl.events.Bind {
 		s.events, err = s.pub.Bind(s.events)
