@@ -310,11 +310,12 @@ func namespace(e *Event) (ns uint64, clean int, ok bool) {
 	salt := e.Salt
 	clean = len(e.Hashes)
 	for i, keys := range e.ExtraKeys {
-		for _, k := range keys {
+		for j, k := range keys {
 			switch {
 			case k.HasOffset || k.Bytes != nil:
 				clean = min(clean, i)
-			case k.Text == e.LoRAName || k.Text == salt:
+			case j == 0 && k.Text == e.LoRAName: // it comes first: a salt may have the same text
+			case k.Text == salt:
 			case i == 0 && !e.HasParent && salt == "":
 				salt = k.Text
 			default:

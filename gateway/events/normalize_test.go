@@ -158,6 +158,7 @@ func TestNamespaceGoesIntoTheRootOnly(t *testing.T) {
 		{"salt in the extra keys", store([]uint64{1, 2}, keys("salt")), tokens.Namespace("", "", "salt")},
 		{"salt as a field", store([]uint64{1, 2}, func(e *Event) { e.Salt = "salt" }), tokens.Namespace("", "", "salt")},
 		{"adapter and salt", store([]uint64{1, 2}, lora, keys("adapter", "salt")), tokens.Namespace("", "adapter", "salt")},
+		{"salt called like the adapter", store([]uint64{1, 2}, lora, keys("adapter", "adapter")), tokens.Namespace("", "adapter", "adapter")},
 		{"a child's is its parent's", store([]uint64{1, 2}, lora, keys("adapter"), under(9)), 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
