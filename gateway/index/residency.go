@@ -19,9 +19,9 @@ const (
 	tiers
 )
 
-// maxCopies caps the copies counted per (holder, tier, hash). One engine mode announces a hit chain anew on
+// MaxCopies caps the copies counted per (holder, tier, hash). One engine mode announces a hit chain anew on
 // every hit without ever removing it, so an uncapped count would keep such blocks for ever.
-const maxCopies = 8
+const MaxCopies = 8
 
 // Residency counts physical copies above an Index. Engines store the same block more than once (a fully
 // cached prompt recomputes its last block into a second physical block of the same hash, an offload keeps one
@@ -144,7 +144,7 @@ func (s *resident) sum(hash uint64, tier Tier, by int) {
 
 // add counts one more copy than there were.
 func (s *resident) add(hash uint64, tier Tier, c counts) {
-	c[tier] = min(c[tier]+1, maxCopies)
+	c[tier] = min(c[tier]+1, MaxCopies)
 	s.copies[hash] = c
 }
 

@@ -46,12 +46,35 @@ func newOrphans() *orphans {
 	return &orphans{byParent: make(map[uint64][]*orphan), byHash: make(map[uint64]waiting)}
 }
 
-// add keeps a copy of a store, if there is room.
+// add keeps a copy of a store, if there is room. Blocks that wait already get one more copy, so that a block waits
+// in one place and its removals find it.
 func (o *orphans) add(op events.Op) {
-	if o.count >= maxOrphans || o.blocks+len(op.Hashes) > maxOrphanBlocks {
+	for from := 0; from < len(op.Hashes); {
+		if _, waits := o.byHash[op.Hashes[from]]; waits {
+			o.attach(op.Hashes[from], tierOf(op))
+			from++
+			continue
+		}
+		to := from + 1
+		for ; to < len(op.Hashes); to++ {
+			if _, waits := o.byHash[op.Hashes[to]]; waits {
+				break
+			}
+		}
+		o.put(op, from, to)
+		from = to
+	}
+}
+
+// put keeps blocks from..to of a store.
+func (o *orphans) put(op events.Op, from, to int) {
+	if o.count >= maxOrphans || o.blocks+to-from > maxOrphanBlocks {
 		return
 	}
-	op.Hashes, op.Contents = slices.Clone(op.Hashes), slices.Clone(op.Contents)
+	if from > 0 {
+		op.Parent = op.Hashes[from-1]
+	}
+	op.Hashes, op.Contents = slices.Clone(op.Hashes[from:to]), slices.Clone(op.Contents[from:to])
 	one := &orphan{op: op}
 	o.byParent[op.Parent] = append(o.byParent[op.Parent], one)
 	for _, h := range op.Hashes {
@@ -80,10 +103,10 @@ func (o *orphans) remove(hash uint64, tier index.Tier) bool {
 // attach notes a copy of a block by name, and reports whether an orphan has the block.
 func (o *orphans) attach(hash uint64, tier index.Tier) bool {
 	w, ok := o.byHash[hash]
-	if !ok || w.copies[tier] > 0 || !o.note(w, change{hash, tier, false}) {
+	if !ok || w.copies[tier] < index.MaxCopies && !o.note(w, change{hash, tier, false}) {
 		return false
 	}
-	w.copies[tier]++
+	w.copies[tier] = min(w.copies[tier]+1, index.MaxCopies)
 	o.byHash[hash] = w
 	return true
 }
