@@ -27,6 +27,9 @@ type cursor struct {
 	turn    turnover
 	// hostTurn is the host tier's.
 	hostTurn turnover
+	// effects counts the accepted batches that are applied, doubtedAt those that were accepted when the
+	// quality last changed: batches are accepted many at a time.
+	effects, doubtedAt int64
 
 	// begun is set once the sequence has a first number: after any batch, or after a replay from 0 that
 	// was complete, even if empty.
@@ -386,6 +389,7 @@ func (c *cursor) setStream(to string) {
 func (c *cursor) setQuality(to string) {
 	c.turn.begin()
 	c.hostTurn.begin()
+	c.doubtedAt = c.counters.Batches
 	if c.quality != to {
 		c.note("quality", "from", c.quality, "to", to)
 		c.quality = to

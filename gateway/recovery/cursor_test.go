@@ -83,6 +83,7 @@ func (s *script) run(d *datadriven.TestData) error {
 
 func (s *script) effect(d *datadriven.TestData) {
 	var e effect
+	behind := int64(0)
 	for _, arg := range d.CmdArgs {
 		n := 0
 		if len(arg.Vals) > 0 {
@@ -105,8 +106,11 @@ func (s *script) effect(d *datadriven.TestData) {
 			e.host.count = n
 		case "cleared":
 			e.cleared = true
+		case "behind": // batches that were accepted after this one
+			behind = int64(n)
 		}
 	}
+	s.c.effects = s.c.counters.Batches - behind - 1
 	s.c.applied(e)
 }
 

@@ -31,35 +31,40 @@ func (e *effect) of(t index.Tier) *tally {
 // lacks is gone from the engine too.
 //
 // The pool's size is not on the wire. The most memberships ever seen stand in for it, which is too small
-// at first. Two things keep that from ending a doubt early: the count starts with the first removal,
-// because before it the pool is not full, and starts anew with each unknown removal, because that shows
-// blocks which the index never heard of to be still there. Each tier is a pool.
+// at first. Two things keep that from ending a doubt early: only removals count, because before the first
+// the pool is not full and each block that was there has to go, and the count starts anew with each unknown
+// removal, because that shows blocks which the index never heard of to be still there. Each tier is a pool.
+//
+// It stays an estimate: a block that is in use all the time outlives many turnovers.
 type turnover struct {
 	counting bool
-	turned   int
+	removed  int
 	most     int // memberships, the highest count ever seen
 }
 
 // begin starts over.
-func (t *turnover) begin() { t.counting, t.turned = false, 0 }
+func (t *turnover) begin() { t.counting, t.removed = false, 0 }
 
 // done notes a batch and reports whether the pool has turned over.
 func (t *turnover) done(e tally) bool {
 	if e.unknown > 0 {
-		t.counting, t.turned = true, 0
+		t.counting, t.removed = true, 0
 		return false
 	}
 	t.counting = t.counting || e.removed > 0
-	if t.counting {
-		t.turned += e.stored + e.removed
-	}
-	return t.counting && t.most > 0 && t.turned >= t.most
+	t.removed += e.removed
+	return t.counting && t.most > 0 && t.removed >= t.most
 }
 
-// applied tells the cursor what applying its last batch did.
+// applied tells the cursor what applying the next of the batches that it accepted did. One that was accepted
+// before something was lost says nothing about it.
 func (c *cursor) applied(e effect) {
+	c.effects++
 	c.turn.most = max(c.turn.most, e.count)
 	c.hostTurn.most = max(c.hostTurn.most, e.host.count)
+	if c.effects <= c.doubtedAt {
+		return
+	}
 	if c.quality != contract.QualityPartial && c.quality != contract.QualityDegraded {
 		return
 	}

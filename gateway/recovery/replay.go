@@ -105,8 +105,9 @@ func (c *cursor) replayed(now, id int64, m message) {
 	switch {
 	case m.seq <= c.last:
 		c.compare(m)
-	case first && c.last >= 0 && !a.proven:
-		// The buffer starts behind our cursor: whose it is cannot be told (rung 4).
+	case first && c.last >= 0:
+		// The buffer starts behind our cursor: whose it is cannot be told (rung 4), whatever an earlier call
+		// has proven, because the publisher may be another one since.
 		c.lose(m.seq)
 		c.refill(now, m)
 	case m.seq == c.last+1:
