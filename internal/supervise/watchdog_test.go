@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -37,7 +38,13 @@ func startLab(t *testing.T) labRun {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := lab.cmd.Start(); err != nil {
+	// A background job of a script inherits that SIGINT is ignored. What this process catches, its children
+	// have at its default.
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, syscall.SIGINT)
+	err = lab.cmd.Start()
+	signal.Stop(caught)
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { lab.cmd.Process.Kill() })
