@@ -22,7 +22,9 @@ func TestNoLaneIsBackPressure(t *testing.T) {
 	e.equal(s)
 	release := occupy(t, pool)
 	e.publish(queueLength+50, false)
-	until(t, s, "full queue", func(r contract.RoutingRank) bool { return r.Queued == queueLength && r.Counters.QueueFull > 0 })
+	until(t, s, "full queue behind a rank that waits", func(r contract.RoutingRank) bool {
+		return pool.Stats().Waiting == 1 && r.Queued == queueLength && r.Counters.QueueFull > 0
+	})
 	release()
 	if r := e.equal(s); r.Quality != contract.QualityExact || r.Counters.Unrecovered != 0 {
 		t.Errorf("%+v", r)
@@ -43,7 +45,7 @@ func TestCloseWhileWaitingForALane(t *testing.T) {
 	release := occupy(t, pool)
 	defer release()
 	e.publish(2*queueLength, false)
-	until(t, s, "some arrival", func(r contract.RoutingRank) bool { return r.Queued > 0 })
+	until(t, s, "a wait for the lane", func(contract.RoutingRank) bool { return pool.Stats().Waiting == 1 })
 	s.Close()
 	if n := s.deps.Residency.Index().Count(0); n != 0 {
 		t.Errorf("%d blocks of a closed subscription", n)
