@@ -17,9 +17,9 @@ import (
 // outlet is where one stream of events leaves: the tokens of a request's choices go in, chunks go out.
 //
 // While the client reads, the loop's delivery goroutine formats and writes each chunk with one call that
-// cannot block (News). As soon as anything else is to be done - the socket is full, the stream is at its
-// end, it is to be cut - the request's own goroutine takes over (manual), may wait as long as it likes, and
-// gives the stream back when it has caught up.
+// cannot block (News), the last one too, so that every token leaves in its turn. As soon as anything else is to
+// be done - the socket is full, everything is written, the stream is to be cut - the request's own goroutine
+// takes over (manual), may wait as long as it likes, and gives the stream back when it has caught up.
 type outlet struct {
 	s    *Server
 	c    *gin.Context
@@ -63,22 +63,25 @@ func newOutlet(s *Server, c *gin.Context, w formatter) *outlet {
 	return o
 }
 
-// News implements loop.Sink.
-func (o *outlet) News(st *loop.Stream, scratch []byte) []byte {
+// News implements loop.Sink. The request's goroutine is woken Later: a thousand that end with one step would
+// otherwise run between the tokens of the others.
+func (o *outlet) News(st *loop.Stream, scratch []byte) (grown []byte, wake bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.manual {
-		o.signal()
-		return scratch
+		return scratch, true
 	}
-	ids, state, more := st.TakeMore(o.ids)
+	if o.w.ended(st.Choice()) {
+		return scratch, false // it was told twice, and everything was there the first time
+	}
+	ids, state, ok := st.TakeSound(o.ids)
 	o.ids = ids
-	if !more {
-		o.hand()
-		return scratch
+	if !ok {
+		o.manual = true
+		return scratch, true
 	}
-	if len(ids) == 0 {
-		return scratch
+	if len(ids) == 0 && !state.Done {
+		return scratch, false
 	}
 	if cap(scratch) < frameRoom {
 		scratch = make([]byte, 0, 4096)
@@ -88,18 +91,13 @@ func (o *outlet) News(st *loop.Stream, scratch []byte) []byte {
 	n, err := o.link.write(framed)
 	if n < len(framed) || err != nil { // whatever it is, the goroutine will see it too
 		o.rest = append(o.rest[:0], framed[n:]...)
-		o.hand()
 	}
-	return scratch
+	o.manual = len(o.rest) > 0 || o.w.allEnded()
+	return scratch, o.manual
 }
 
-// hand gives the stream to the request's goroutine.
-func (o *outlet) hand() {
-	o.manual = true
-	o.signal()
-}
-
-func (o *outlet) signal() {
+// Later implements loop.Sink: the stream is the goroutine's.
+func (o *outlet) Later() {
 	select {
 	case o.wake <- struct{}{}:
 	default:

@@ -364,6 +364,10 @@ func (l *Loop) sleepUntil(until int64) bool {
 	return true
 }
 
+// sendEvery is how many outputs are booked before the first of them leave: the booking of a thousand requests
+// that end takes milliseconds, which nobody should wait for.
+const sendEvery = 64
+
 // finishStep gives out what a step produced. Events go first: who sees the last token of a request finds
 // its blocks announced.
 func (l *Loop) finishStep(res *engine.StepResult) {
@@ -378,8 +382,11 @@ func (l *Loop) finishStep(res *engine.StepResult) {
 	l.snapshot()
 	for i := range res.Outputs {
 		l.deliver(&res.Outputs[i], res.Until)
+		if i%sendEvery == sendEvery-1 {
+			l.out.send(false)
+		}
 	}
-	l.out.send()
+	l.out.send(true)
 	l.observeStep()
 }
 
@@ -489,7 +496,7 @@ func (l *Loop) add(m *letter) {
 		l.open.Add(-1)
 		l.refused++
 		s.end(finishError, err)
-		l.out.send()
+		l.out.send(true)
 		return
 	}
 	l.streams[s.id] = s
@@ -512,7 +519,7 @@ func (l *Loop) endAll() {
 		}
 	}
 	l.mail = nil
-	l.out.send()
+	l.out.send(true)
 }
 
 func (l *Loop) snapshot() {

@@ -6,8 +6,11 @@ import "sync"
 // must not block. It is told that a stream has something, and takes it with Take, now or later.
 type Sink interface {
 	// News says that s has tokens, or has ended. scratch is memory that the sink may use during the call;
-	// it returns it, grown or not.
-	News(s *Stream, scratch []byte) []byte
+	// it returns it, grown or not. With later it asks for Later.
+	News(s *Stream, scratch []byte) (grown []byte, later bool)
+	// Later is called when the sinks of everybody who had news at the same time have been told: for what need
+	// not keep their tokens waiting, such as waking a goroutine.
+	Later()
 }
 
 // outbox is the streams with news and the goroutine that tells their sinks, one after the other and in the
@@ -19,21 +22,26 @@ type outbox struct {
 
 	mu      sync.Mutex // guards everything below
 	streams []*Stream
+	whole   bool // streams ends with the last of a step
 	closed  bool
 
 	// Belonging to the loop goroutine: what the step it is in has news of.
 	fresh []*Stream
+	// begun says that a part of the step has been told.
+	begun bool
 }
 
 // put notes a stream; send tells it. Both are for the loop goroutine.
 func (o *outbox) put(s *Stream) { o.fresh = append(o.fresh, s) }
 
-func (o *outbox) send() {
-	if len(o.fresh) == 0 {
+// send tells the streams that were put. Whole says that none of the same step is to follow.
+func (o *outbox) send(whole bool) {
+	if len(o.fresh) == 0 && !(whole && o.begun) {
 		return
 	}
+	o.begun = !whole
 	o.mu.Lock()
-	o.streams = append(o.streams, o.fresh...)
+	o.streams, o.whole = append(o.streams, o.fresh...), whole
 	o.mu.Unlock()
 	clear(o.fresh)
 	o.fresh = o.fresh[:0]
@@ -57,16 +65,27 @@ const maxScratch = 64 << 10
 func (o *outbox) run() {
 	defer close(o.done)
 	var batch []*Stream
+	var later []Sink
 	var scratch []byte
 	for range o.posted {
 		o.mu.Lock()
 		batch, o.streams = o.streams, batch[:0]
-		closed := o.closed
+		whole, closed := o.whole, o.closed
 		o.mu.Unlock()
 		for _, s := range batch {
-			scratch = s.sink.News(s, scratch)
+			var more bool
+			if scratch, more = s.sink.News(s, scratch); more {
+				later = append(later, s.sink)
+			}
 		}
 		clear(batch)
+		if whole || closed {
+			for _, s := range later {
+				s.Later()
+			}
+			clear(later)
+			later = later[:0]
+		}
 		if cap(scratch) > maxScratch {
 			scratch = nil
 		}

@@ -91,7 +91,7 @@ func (l *Loop) takeBack(s *Stream) {
 	s.added = true
 	l.open.Add(-1)
 	s.end(engine.FinishAbort, nil)
-	l.out.send()
+	l.out.send(true)
 }
 
 // SetSleep notes how deep the engine sleeps, 0 being awake. What sleep does is done by pausing and clearing.

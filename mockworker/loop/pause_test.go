@@ -3,10 +3,12 @@ package loop
 import (
 	"context"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 
 	"fleetdrill/internal/contract"
+	"fleetdrill/mockworker/blockhash"
 	"fleetdrill/mockworker/engine"
 	"fleetdrill/mockworker/faults"
 )
@@ -71,7 +73,7 @@ type board struct {
 	ended chan int
 }
 
-func (b *board) News(s *Stream, scratch []byte) []byte {
+func (b *board) News(s *Stream, scratch []byte) (grown []byte, later bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	ids, state := s.Take(nil)
@@ -80,8 +82,17 @@ func (b *board) News(s *Stream, scratch []byte) []byte {
 	if state.Done {
 		b.ended <- s.Choice()
 	}
-	return scratch
+	return scratch, state.Done
 }
+
+func (b *board) Later() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.order = append(b.order, later)
+}
+
+// later stands in a board's order for a call of Later.
+const later = -1
 
 // Sinks hear of every token, step by step in the order of the batch.
 func TestSinksAreToldInOrder(t *testing.T) {
@@ -111,6 +122,46 @@ func TestSinksAreToldInOrder(t *testing.T) {
 	l.SubmitTo(request("never", 1_000_000), b, 7)
 	if got := <-b.ended; got != 7 || l.Snapshot().Refused != 1 {
 		t.Errorf("refused: choice %d, counted %d", got, l.Snapshot().Refused)
+	}
+}
+
+// Later comes when everybody in the step has been told, however many pieces the step leaves in.
+func TestLaterIsAfterTheStep(t *testing.T) {
+	const n = 3*sendEvery + 1
+	hasher, err := blockhash.New("sha256_cbor", "0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := engine.New(engine.Config{
+		BlockSize: 4, NumBlocks: 4 * n, MaxNumSeqs: n, MaxNumBatchedTokens: 100 * n, MaxModelLen: 1 << 10, Hasher: hasher, Timing: engine.Timing{A: 2_000_000},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, _ := startLoop(t, 0, func(o *Options) { o.Engine = e })
+	b := &board{ids: map[int][]uint32{}, ended: make(chan int, n)}
+	hold := make(chan struct{})
+	if _, ok := l.Leave(func(engine.Core) { <-hold }); !ok {
+		t.Fatal("closed")
+	}
+	for i := range n { // all in one step
+		l.SubmitTo(request(strconv.Itoa(i), 2), b, i)
+	}
+	close(hold)
+	for range n {
+		<-b.ended
+	}
+	if err := l.Close(); err != nil { // everything is told
+		t.Fatal(err)
+	}
+	var want []int
+	for range 2 {
+		for i := range n {
+			want = append(want, i)
+		}
+	}
+	if want = append(want, slices.Repeat([]int{later}, n)...); !slices.Equal(b.order, want) {
+		t.Errorf("told in the order %v", b.order)
 	}
 }
 

@@ -89,7 +89,9 @@ func (s *Stream) endClosed() {
 	s.state.Done, s.state.Finish, s.state.Err = true, finishError, ErrClosed
 	s.mu.Unlock()
 	if s.sink != nil {
-		s.sink.News(s, nil)
+		if _, later := s.sink.News(s, nil); later {
+			s.sink.Later()
+		}
 		return
 	}
 	s.signal()
@@ -107,12 +109,12 @@ func (s *Stream) signal() {
 	}
 }
 
-// TakeMore is Take for who does not want to end the stream: when everything is there it leaves it, and
-// more is false.
-func (s *Stream) TakeMore(dst []uint32) (ids []uint32, state State, more bool) {
+// TakeSound is Take for who cannot deal with errors: a stream that ended with one keeps everything, and ok is
+// false.
+func (s *Stream) TakeSound(dst []uint32) (ids []uint32, state State, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.state.Done {
+	if s.state.Err != nil {
 		return dst[:0], s.state, false
 	}
 	dst = append(dst[:0], s.ids...)
