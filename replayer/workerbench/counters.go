@@ -120,8 +120,8 @@ var overloadFigures = []figure{
 	{name: leftRunning, unit: "requests", bar: 0, goal: 0},
 }
 
-// overload sends many more requests than run at once, hangs up on every fourth, and asks the metrics for
-// what was served.
+// overload sends many more requests than run at once, a quarter of the clients hang up on their last one, and
+// asks the metrics for what was served.
 func (b *bench) overload(ctx context.Context) ([]Row, error) {
 	profile, err := b.st.profile("step-1ms", int64(time.Millisecond))
 	if err != nil {
@@ -140,11 +140,16 @@ func (b *bench) overloadOf(ctx context.Context, t target) ([]Row, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Long enough that it is not done, and rightly counted, before the worker notices that its client is gone.
+	long, err := completion(t, map[string]any{"prompt": "say something", "max_tokens": 1000})
+	if err != nil {
+		return nil, err
+	}
 	before, err := metric(ctx, t, "vllm:request_success_total", `finished_reason="length"`, `finished_reason="stop"`)
 	if err != nil {
 		return nil, err
 	}
-	served, err := b.crowdOut(ctx, t, request)
+	served, err := b.crowdOut(ctx, t, request, long)
 	if err != nil {
 		return nil, err
 	}
@@ -166,9 +171,9 @@ func (b *bench) overloadOf(ctx context.Context, t target) ([]Row, error) {
 	}), err
 }
 
-// crowdOut keeps 256 clients busy with 16 requests each; every fourth hangs up on its last one. It returns
-// how many answers came whole.
-func (b *bench) crowdOut(ctx context.Context, t target, request []byte) (served int64, err error) {
+// crowdOut keeps 256 clients busy with 16 requests each; every fourth sends long as its last one and hangs up.
+// It returns how many answers came whole.
+func (b *bench) crowdOut(ctx context.Context, t target, request, long []byte) (served int64, err error) {
 	const clients, each = 256, 16
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -183,7 +188,7 @@ func (b *bench) crowdOut(ctx context.Context, t target, request []byte) (served 
 			defer c.Close()
 			for n := range each {
 				if i%4 == 0 && n == each-1 {
-					_, err := c.Write(request)
+					_, err := c.Write(long)
 					return errors.Join(err, c.Close())
 				}
 				if err := c.do(request, nil); err != nil {
