@@ -52,10 +52,8 @@ func (p *pool) work() {
 		}
 		d, err := leg.Run(p.ctx, seed)
 		if err != nil && d.Verdict != Interrupted {
-			d.Verdict = judge.Error
-			if d.Reason == "" {
-				d.Reason = err.Error()
-			}
+			// Whatever the drill was judged to be: that is not why it is an error.
+			d.Verdict, d.Reason = judge.Error, err.Error()
 		}
 		p.add(leg, d)
 	}

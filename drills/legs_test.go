@@ -87,11 +87,19 @@ func TestRunLegsEndsWithItsContext(t *testing.T) {
 }
 
 func TestRunLegsTurnsTheLabsErrorIntoAVerdict(t *testing.T) {
-	var got Repeated
-	RunLegs(t.Context(), []*Leg{{Series: NewSeries(2, 7), Done: func(r Repeated) { got = r },
-		Run: func(context.Context, uint64) (judge.Drill, error) { return judge.Drill{}, errors.New("no fleet") }}}, 1)
-	if got.Verdict != judge.Error || got.Reason != "no fleet" {
-		t.Errorf("verdict %s, %q", got.Verdict, got.Reason)
+	for _, d := range []judge.Drill{
+		{},
+		{Verdict: judge.Pass},
+		{Verdict: judge.Fail, Reason: "too late"},
+		{Verdict: judge.Invalid, Reason: "sent late"},
+		{Verdict: judge.Error, Reason: "no"},
+	} {
+		var got Repeated
+		RunLegs(t.Context(), []*Leg{{Series: NewSeries(2, 7), Done: func(r Repeated) { got = r },
+			Run: func(context.Context, uint64) (judge.Drill, error) { return d, errors.New("no fleet") }}}, 1)
+		if got.Verdict != judge.Error || got.Reason != "no fleet" {
+			t.Errorf("%+v: verdict %s, %q", d, got.Verdict, got.Reason)
+		}
 	}
 }
 
