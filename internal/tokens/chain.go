@@ -16,8 +16,11 @@ func ContentHash(block []uint32) uint64 {
 	for _, t := range block {
 		buf = binary.LittleEndian.AppendUint32(buf, t)
 	}
-	return xxh3.HashSeed(buf, hashSeed)
+	return ContentHashBytes(buf)
 }
+
+// ContentHashBytes is ContentHash of ids that stand as little-endian uint32 already.
+func ContentHashBytes(block []byte) uint64 { return xxh3.HashSeed(block, hashSeed) }
 
 // Namespace is the namespace of (model, LoRA, salt): 0 when all are empty, which is the gateway's
 // default model without adapter and salt.

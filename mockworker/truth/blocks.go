@@ -118,7 +118,7 @@ func (b *blocks) vacate(hole int) {
 
 func (b *blocks) grow() {
 	old := b.slots
-	b.slots = make([]blockSlot, max(firstSize, 2*len(old)))
+	b.slots = make([]blockSlot, max(firstSize, len(old)+len(old)/2)) // doubling would leave more empty
 	for i := range old {
 		if old[i].packed != 0 {
 			b.slots[b.find(old[i].hash)] = old[i]

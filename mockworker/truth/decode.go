@@ -26,13 +26,15 @@ const (
 	kindCleared
 )
 
-// event is one decoded event. Slices are reused by the next decode.
+// event is one decoded event, or a run of removals that differ in nothing but their one hash. Slices are
+// reused by the next decode.
 type event struct {
 	kind      eventKind
+	times     int // events in the run, 1 for any other
 	hashes    []uint64
 	parent    uint64
 	hasParent bool
-	tokens    []uint32
+	tokens    []byte // four bytes each, little-endian, as the content hash takes them
 	blockSize int
 	medium    string
 	group     int16 // NoGroup when it is not told
@@ -45,6 +47,8 @@ type event struct {
 type decoder struct {
 	b      []byte
 	events []event
+	last   []byte // b from the last of an event's hashes on
+	like   pattern
 }
 
 // batch decodes a payload: a positional array of ts, events and, but for the oldest engines, the rank. The
@@ -66,7 +70,11 @@ func (d *decoder) batch(payload []byte) ([]event, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the events: %w", err)
 	}
+	d.like = pattern{}
 	for i := range count {
+		if d.again() {
+			continue
+		}
 		if err := d.event(); err != nil {
 			return nil, fmt.Errorf("reading event %d: %w", i, err)
 		}
@@ -90,16 +98,27 @@ func (d *decoder) next() *event {
 		d.events = append(d.events, event{})
 	}
 	e := &d.events[len(d.events)-1]
-	*e = event{hashes: e.hashes[:0], tokens: e.tokens[:0], group: NoGroup}
+	*e = event{times: 1, hashes: e.hashes[:0], tokens: e.tokens[:0], group: NoGroup}
 	return e
 }
 
-// event decodes a map whose keys begin with "type", or an array that begins with the type.
+// event decodes one event, of any form, and notes what the next one may be like.
 func (d *decoder) event() error {
-	e := d.next()
+	whole, e := d.b, d.next()
+	var err error
 	if d.peekArray() {
-		return d.arrayEvent(e)
+		err = d.arrayEvent(e)
+	} else {
+		err = d.mapEvent(e)
 	}
+	if err == nil {
+		d.like = d.patternOf(e, whole[:len(whole)-len(d.b)])
+	}
+	return err
+}
+
+// mapEvent decodes a map whose keys begin with "type".
+func (d *decoder) mapEvent(e *event) error {
 	fields, err := d.length(familyMap)
 	if err != nil {
 		return err
@@ -116,6 +135,7 @@ func (d *decoder) event() error {
 	return nil
 }
 
+// arrayEvent decodes an array that begins with the type.
 func (d *decoder) arrayEvent(e *event) error {
 	n, err := d.length(familyArray)
 	if err != nil {
@@ -325,6 +345,7 @@ func (d *decoder) hashes(dst []uint64) ([]uint64, error) {
 		return dst, err
 	}
 	for range n {
+		d.last = d.b
 		h, err := d.hash()
 		if err != nil {
 			return dst, err
@@ -336,7 +357,12 @@ func (d *decoder) hashes(dst []uint64) ([]uint64, error) {
 
 // hash reads an engine hash: an integer as it is, bytes by their last eight, big-endian.
 func (d *decoder) hash() (uint64, error) {
-	if len(d.b) > 0 && d.b[0] >= 0xc4 && d.b[0] <= 0xc6 {
+	if len(d.b) > 8 && isInt64(d.b[0]) { // what nearly every one is
+		h := binary.BigEndian.Uint64(d.b[1:])
+		d.b = d.b[9:]
+		return h, nil
+	}
+	if len(d.b) > 0 && d.b[0] >= codeBytes8 && d.b[0] <= 0xc6 {
 		raw, err := d.bytes()
 		if err != nil {
 			return 0, err
@@ -351,49 +377,52 @@ func (d *decoder) hash() (uint64, error) {
 
 // tokens reads token ids, which are most of a batch: the three forms that they have in practice are read
 // here, on a local slice, because through the decoder each would cost several times as much.
-func (d *decoder) tokens(dst []uint32) ([]uint32, error) {
+func (d *decoder) tokens(dst []byte) ([]byte, error) {
 	n, err := d.length(familyArray)
 	if err != nil {
 		return dst, err
 	}
-	dst = slices.Grow(dst, n) // length has checked n against the bytes there are
 	if n > 0 && d.b[0] == pairMark {
 		return d.pairs(dst, n)
 	}
-	b := d.b
-	for range n {
-		if len(b) >= 5 {
-			switch c := b[0]; {
-			case c < 0x80:
-				dst, b = append(dst, uint32(c)), b[1:]
-				continue
-			case c == 0xcd:
-				dst, b = append(dst, uint32(binary.BigEndian.Uint16(b[1:]))), b[3:]
-				continue
-			case c == 0xce:
-				dst, b = append(dst, binary.BigEndian.Uint32(b[1:])), b[5:]
-				continue
+	begin := len(dst)
+	dst = slices.Grow(dst, 4*n)[:begin+4*n] // length has checked n against the bytes there are
+	b, at := d.b, 0
+	for out := dst[begin:]; len(out) >= 4; out = out[4:] {
+		var v uint32
+		if at+5 <= len(b) && b[at] == codeUint16 {
+			v = uint32(binary.BigEndian.Uint16(b[at+1:]))
+			at += 3
+		} else if at+5 <= len(b) && b[at] == codeUint32 {
+			v = binary.BigEndian.Uint32(b[at+1:])
+			at += 5
+		} else {
+			d.b = b[at:]
+			if v, err = d.token(); err != nil {
+				return dst, err
 			}
+			b, at = d.b, 0
 		}
-		d.b = b
-		v, err := d.uint()
-		if err != nil {
-			return dst, err
-		}
-		if v > math.MaxUint32 {
-			return dst, fmt.Errorf("token id %d does not fit 32 bits", v)
-		}
-		dst, b = append(dst, uint32(v)), d.b
+		binary.LittleEndian.PutUint32(out, v)
 	}
-	d.b = b
+	d.b = b[at:]
 	return dst, nil
+}
+
+// token reads a token id of any form.
+func (d *decoder) token() (uint32, error) {
+	v, err := d.uint()
+	if err == nil && v > math.MaxUint32 {
+		err = fmt.Errorf("token id %d does not fit 32 bits", v)
+	}
+	return uint32(v), err
 }
 
 // pairMark begins an array of two.
 const pairMark = 0x92
 
 // pairs reads n pairs of neighbouring tokens by their first, which are the text without its last token.
-func (d *decoder) pairs(dst []uint32, n int) ([]uint32, error) {
+func (d *decoder) pairs(dst []byte, n int) ([]byte, error) {
 	for range n {
 		size, err := d.length(familyArray)
 		if err != nil {
@@ -402,17 +431,14 @@ func (d *decoder) pairs(dst []uint32, n int) ([]uint32, error) {
 		if size != 2 {
 			return dst, fmt.Errorf("a pair of tokens has %d elements", size)
 		}
-		first, err := d.uint()
+		first, err := d.token()
 		if err == nil {
 			_, err = d.uint()
 		}
 		if err != nil {
 			return dst, err
 		}
-		if first > math.MaxUint32 {
-			return dst, fmt.Errorf("token id %d does not fit 32 bits", first)
-		}
-		dst = append(dst, uint32(first))
+		dst = binary.LittleEndian.AppendUint32(dst, first)
 	}
 	return dst, nil
 }

@@ -15,7 +15,7 @@ const (
 	DigestRing  = 20_000
 	JournalRing = 20_000
 	// JournalChanges bounds the block changes a journal holds over all its batches, so that a few
-	// thousand very large batches cannot take hundreds of megabytes: about 16 MB.
+	// thousand very large batches cannot take hundreds of megabytes: about 8 MB.
 	JournalChanges = 1 << 19
 	// RequestRing is requests.
 	RequestRing = 100_000
@@ -53,6 +53,7 @@ type Fold struct {
 	digests *ring.Ring[contract.TruthDigest]
 	journal *ring.Ring[record]
 	changes int // block changes held by journal
+	rec     recorder
 }
 
 // NewFold makes a fold for blocks of blockSize tokens, of a publisher that has sent nothing.
@@ -94,13 +95,13 @@ func (f *Fold) Restart(epoch int64) {
 }
 
 func (f *Fold) fold(seq, now int64, events []event) {
-	rec := record{seq: seq, monoNs: now}
+	f.rec.begin(seq, now)
 	for i := range events {
-		f.event(&rec, &events[i])
+		f.event(&events[i])
 	}
 	f.head.Seq, f.head.Blocks, f.head.Digest = seq, f.sets.all[0].blocks.n, f.sets.all[0].digest
 	f.digests.Push(contract.TruthDigest{Seq: seq, MonoNs: now, Blocks: f.head.Blocks, Digest: contract.U64(f.head.Digest)})
-	f.keep(rec)
+	f.keep(f.rec.end())
 }
 
 // keep adds a record and drops the oldest ones beyond the budget of changes.
@@ -114,20 +115,20 @@ func (f *Fold) keep(rec record) {
 	}
 }
 
-func (f *Fold) event(rec *record, e *event) {
+func (f *Fold) event(e *event) {
 	switch e.kind {
 	case kindStored, kindRemoved:
 		at, ok := f.sets.of(e)
 		switch {
 		case !ok:
-			f.skips.Other++
+			f.skips.Other += int64(e.times)
 		case e.kind == kindStored:
-			f.store(rec, at, e)
+			f.store(at, e)
 		default:
-			f.remove(rec, at, e)
+			f.remove(at, e)
 		}
 	case kindCleared:
-		rec.clear(f.sets.all)
+		f.rec.clear(f.sets.all)
 		for _, s := range f.sets.all {
 			s.blocks, s.digest = blocks{}, 0
 		}
@@ -137,11 +138,11 @@ func (f *Fold) event(rec *record, e *event) {
 }
 
 // dense says that a store tells the tokens of each of its blocks and of nothing else.
-func dense(e *event) bool { return e.blockSize > 0 && len(e.tokens) == len(e.hashes)*e.blockSize }
+func dense(e *event) bool { return e.blockSize > 0 && len(e.tokens) == 4*len(e.hashes)*e.blockSize }
 
 // store takes in a store. What does not tell where and what its blocks are, as a placeholder of the host
 // tier and a window's with holes, leaves them without a position; the main set of the device has no such.
-func (f *Fold) store(rec *record, at int, e *event) {
+func (f *Fold) store(at int, e *event) {
 	if at == 0 && (e.blockSize != f.blockSize || !dense(e)) {
 		f.skips.Other++
 		return
@@ -151,18 +152,18 @@ func (f *Fold) store(rec *record, at int, e *event) {
 		f.skips.Orphans++ // a subscriber cannot place these either
 		return
 	}
-	if !dense(e) {
-		pos = NoPosition
-	}
-	rec.beginStore(at, e.parent, pos, len(e.hashes))
 	next := Entry{Parent: e.parent, Position: pos, Group: e.group}
+	if pos == NoPosition || !dense(e) {
+		next.Parent, next.Position = 0, NoPosition
+	}
+	f.rec.beginOp(op{kind: opStore, set: at, pos: next.Position, group: e.group, parent: next.Parent})
 	for i, h := range e.hashes {
-		if pos != NoPosition {
+		if next.Position != NoPosition {
 			next.Content = contentOf(e, i, next.Position)
 		}
 		f.sets.all[at].add(h, next)
-		rec.stored(h, next.Content)
-		if pos != NoPosition {
+		f.rec.stored(h, next.Content)
+		if next.Position != NoPosition {
 			next.Parent, next.Position = h, next.Position+1
 		}
 	}
@@ -170,21 +171,22 @@ func (f *Fold) store(rec *record, at int, e *event) {
 
 // contentOf is the chain's content hash of the i-th block of a store.
 func contentOf(e *event, i int, pos int32) uint64 {
-	content := tokens.ContentHash(e.tokens[i*e.blockSize : (i+1)*e.blockSize])
+	size := 4 * e.blockSize
+	content := tokens.ContentHashBytes(e.tokens[i*size : (i+1)*size])
 	if pos == 0 {
 		return tokens.Root(tokens.Namespace("", e.lora, e.salt), content)
 	}
 	return content
 }
 
-func (f *Fold) remove(rec *record, at int, e *event) {
+func (f *Fold) remove(at int, e *event) {
 	for _, h := range e.hashes {
 		old, held := f.sets.all[at].drop(h)
 		if !held {
 			f.skips.Unknown++
 			continue
 		}
-		rec.removed(at, h, old)
+		f.rec.removed(at, h, old)
 	}
 }
 

@@ -46,8 +46,8 @@ func TestGoldenPayloads(t *testing.T) {
 				t.Errorf("%s, %s, event %d: read kind %d, hashes %x, salt %q; want %d, %x, %q",
 					row.Profile, row.Note, i, e.kind, e.hashes, e.salt, w.kind, w.hashes, w.salt)
 			}
-			if e.kind == kindStored && e.blockSize*len(e.hashes) != len(e.tokens) && e.blockSize > 0 {
-				t.Errorf("%s, %s, event %d: %d tokens in %d blocks of %d", row.Profile, row.Note, i, len(e.tokens), len(e.hashes), e.blockSize)
+			if e.kind == kindStored && 4*e.blockSize*len(e.hashes) != len(e.tokens) && e.blockSize > 0 {
+				t.Errorf("%s, %s, event %d: %d bytes of tokens in %d blocks of %d", row.Profile, row.Note, i, len(e.tokens), len(e.hashes), e.blockSize)
 			}
 			salts += len(e.salt)
 		}

@@ -2,126 +2,194 @@ package truth
 
 import (
 	"fmt"
+	"slices"
 
 	"fleetdrill/internal/contract"
 	"fleetdrill/internal/tokens"
 )
 
-// record is what one batch changed, in order, packed: a block stored takes 16 bytes, one removed 32. A
-// record does not change once it is in the journal, so readers share it.
+// record is what one batch changed. It does not change once it is in the journal, so readers share it.
 type record struct {
 	seq, monoNs int64
-	changes     int
-	ops         []op
-	// words hold the blocks of ops in turn: hash and content of each stored one; hash, parent, content
-	// and position of each removed one.
+	changes     int // blocks stored, removed and cleared
+	// words are the operations in order, packed: three words for each, and two for each of its blocks.
 	words []uint64
+	// cleared are the tables that clears took, all sets of the first clear first.
+	cleared []blocks
 }
 
 type opKind uint8
 
 const (
-	opStore  opKind = iota // n blocks from position pos on, the first one's parent is parent
-	opRemove               // n blocks
-	opClear                // everything: old is what was held
+	opStore  opKind = iota // blocks that follow each other in a chain, upwards
+	opRemove               // blocks that follow each other in a chain, downwards, as an engine evicts them
+	opClear                // everything: its n is the number of sets
 )
 
+// op is one operation, unpacked.
 type op struct {
-	kind   opKind
-	set    uint8 // place of the set among the fold's
-	n      int32
+	kind opKind
+	set  int // place of the set among the fold's
+	n    int
+	// pos is the position of the first block, group that of all of them, and parent the hash before the
+	// block that is lowest in the chain.
 	pos    int32
+	group  int16
 	parent uint64
-	old    []blocks // of every set
+	blocks []uint64 // hash and content of each
 }
 
 const (
-	storeWords  = 2
-	removeWords = 4
+	opWords    = 3
+	blockWords = 2
+	oneMore    = 1 << 32 // in an operation's first word
 )
 
-func (r *record) beginStore(at int, parent uint64, pos int32, n int) {
-	r.ops = append(r.ops, op{kind: opStore, set: uint8(at), parent: parent, pos: pos, n: int32(n)})
-	if r.words == nil {
-		r.words = make([]uint64, 0, n*storeWords)
+// ops yields the operations in order.
+func (r *record) ops(yield func(op) bool) {
+	for w := r.words; len(w) > 0; {
+		o := op{
+			kind: opKind(w[0]), set: int(uint8(w[0] >> 8)), n: int(w[0] >> 32),
+			pos: int32(uint32(w[1])), group: int16(w[1] >> 32), parent: w[2],
+		}
+		end := opWords
+		if o.kind != opClear {
+			end += o.n * blockWords
+		}
+		o.blocks, w = w[opWords:end], w[end:]
+		if !yield(o) {
+			return
+		}
 	}
-	r.changes += n
 }
 
-func (r *record) stored(hash, content uint64) { r.words = append(r.words, hash, content) }
-
-func (r *record) removed(at int, hash uint64, e Entry) {
-	if n := len(r.ops); n == 0 || r.ops[n-1].kind != opRemove || r.ops[n-1].set != uint8(at) {
-		r.ops = append(r.ops, op{kind: opRemove, set: uint8(at)})
+// block is the i-th block of a store or a removal.
+func (o *op) block(i int) (hash uint64, e Entry) {
+	e = Entry{Parent: o.parent, Content: o.blocks[i*blockWords+1], Position: o.pos, Group: o.group}
+	if o.pos != NoPosition {
+		before := i - 1
+		e.Position += int32(i)
+		if o.kind == opRemove {
+			before = i + 1
+			e.Position = o.pos - int32(i)
+		}
+		if before >= 0 && before < o.n {
+			e.Parent = o.blocks[before*blockWords]
+		}
 	}
-	r.ops[len(r.ops)-1].n++
-	r.words = append(r.words, hash, e.Parent, e.Content, uint64(uint32(e.Position))|uint64(uint16(e.Group))<<32)
+	return o.blocks[i*blockWords], e
+}
+
+// recorder packs the record of one batch. Its memory is used again for the next one.
+type recorder struct {
+	record
+	op   int   // where the last operation begins in words
+	last Entry // of the last operation, a removal
+}
+
+func (r *recorder) begin(seq, now int64) {
+	r.record = record{seq: seq, monoNs: now, words: r.words[:0]}
+}
+
+// end is the record for the journal.
+func (r *recorder) end() record {
+	out := r.record
+	out.words = slices.Clone(r.words)
+	return out
+}
+
+func (r *recorder) beginOp(o op) {
+	r.op = len(r.words)
+	place := uint64(uint32(o.pos)) | uint64(uint16(o.group))<<32
+	r.words = append(r.words, uint64(o.kind)|uint64(o.set)<<8|uint64(o.n)<<32, place, o.parent)
+}
+
+// stored adds a block to the store that was begun.
+func (r *recorder) stored(hash, content uint64) {
+	r.words[r.op] += oneMore
+	r.words = append(r.words, hash, content)
 	r.changes++
 }
 
+// removed adds a removal of what was e, to the last operation if it goes on down the same chain.
+func (r *recorder) removed(set int, hash uint64, e Entry) {
+	if r.goesOn(set, hash, &e) {
+		r.words[r.op+2] = e.Parent
+	} else {
+		r.beginOp(op{kind: opRemove, set: set, pos: e.Position, group: e.Group, parent: e.Parent})
+	}
+	r.last = e
+	r.stored(hash, e.Content)
+}
+
+func (r *recorder) goesOn(set int, hash uint64, e *Entry) bool {
+	if len(r.words) == 0 || uint16(r.words[r.op]) != uint16(opRemove)|uint16(set)<<8 || r.last.Group != e.Group {
+		return false
+	}
+	if e.Position == NoPosition {
+		return r.last.Position == NoPosition
+	}
+	return r.last.Position == e.Position+1 && r.last.Parent == hash
+}
+
 // clear takes over the tables: the fold starts new ones.
-func (r *record) clear(sets []*set) {
-	o := op{kind: opClear}
+func (r *recorder) clear(sets []*set) {
+	r.beginOp(op{kind: opClear, n: len(sets)})
 	for _, s := range sets {
-		o.old = append(o.old, s.blocks)
+		r.cleared = append(r.cleared, s.blocks)
 		r.changes += s.blocks.n
 	}
-	r.ops = append(r.ops, o)
 }
 
 // undo takes the sets back to before the record.
 func (r *record) undo(sets []Set) {
-	words := r.words
-	for i := len(r.ops) - 1; i >= 0; i-- {
-		o := &r.ops[i]
+	cleared := r.cleared
+	for _, o := range slices.Backward(slices.Collect(r.ops)) {
 		switch o.kind {
 		case opStore:
-			first := len(words) - int(o.n)*storeWords
-			undoStore(sets[o.set].Blocks, words[first:])
-			words = words[:first]
+			o.undoStore(sets[o.set].Blocks)
 		case opRemove:
-			first := len(words) - int(o.n)*removeWords
-			undoRemove(sets[o.set].Blocks, words[first:])
-			words = words[:first]
+			o.undoRemove(sets[o.set].Blocks)
 		case opClear:
-			for j := range sets {
-				clear(sets[j].Blocks)
+			for i := range sets {
+				clear(sets[i].Blocks)
 			}
-			for j := range o.old {
-				sets[j].Blocks = o.old[j].entries()
+			first := len(cleared) - o.n
+			for i := range o.n {
+				sets[i].Blocks = cleared[first+i].entries()
 			}
+			cleared = cleared[:first]
 		}
 	}
 }
 
-func undoStore(set map[uint64]Entry, words []uint64) {
-	for i := 0; i < len(words); i += storeWords {
-		e := set[words[i]]
+func (o *op) undoStore(set map[uint64]Entry) {
+	for i := range o.n {
+		hash, _ := o.block(i)
+		e := set[hash]
 		if e.Copies--; e.Copies == 0 {
-			delete(set, words[i])
+			delete(set, hash)
 			continue
 		}
-		set[words[i]] = e
+		set[hash] = e
 	}
 }
 
-func undoRemove(set map[uint64]Entry, words []uint64) {
-	for i := 0; i < len(words); i += removeWords {
-		e, held := set[words[i]]
-		if !held {
-			e = Entry{Parent: words[i+1], Content: words[i+2], Position: int32(uint32(words[i+3])), Group: int16(words[i+3] >> 32)}
+func (o *op) undoRemove(set map[uint64]Entry) {
+	for i := range o.n {
+		hash, e := o.block(i)
+		if now, held := set[hash]; held {
+			e = now
 		}
 		e.Copies++
-		set[words[i]] = e
+		set[hash] = e
 	}
 }
 
 // line is the record as the journal API gives it. sets name the places of its operations.
 func (r *record) line(sets []Set) contract.TruthJournal {
 	j := contract.TruthJournal{Seq: r.seq, MonoNs: r.monoNs, Stored: []contract.TruthStore{}, Removed: []contract.U64{}}
-	words := r.words
-	for i := range r.ops {
-		o := &r.ops[i]
+	for o := range r.ops {
 		stored, removed := &j.Stored, &j.Removed
 		if o.set > 0 {
 			other := otherOf(&j, sets[o.set])
@@ -129,13 +197,10 @@ func (r *record) line(sets []Set) contract.TruthJournal {
 		}
 		switch o.kind {
 		case opStore:
-			n := int(o.n) * storeWords
-			*stored = appendStores(*stored, o, words[:n])
-			words = words[n:]
+			*stored = o.appendStores(*stored)
 		case opRemove:
-			for range o.n {
-				*removed = append(*removed, contract.U64(words[0]))
-				words = words[removeWords:]
+			for i := range o.n {
+				*removed = append(*removed, contract.U64(o.blocks[i*blockWords]))
 			}
 		case opClear:
 			j.Cleared = true
@@ -157,19 +222,15 @@ func otherOf(j *contract.TruthJournal, s Set) *contract.TruthJournalSet {
 	return &j.Others[len(j.Others)-1]
 }
 
-func appendStores(dst []contract.TruthStore, o *op, words []uint64) []contract.TruthStore {
-	parent := contract.U64(o.parent)
-	for i := 0; i < len(words); i += storeWords {
-		s := contract.TruthStore{Hash: contract.U64(words[i]), Position: NoPosition, Content: contract.U64(words[i+1])}
-		if o.pos != NoPosition {
-			s.Position = int(o.pos) + i/storeWords
-		}
+func (o *op) appendStores(dst []contract.TruthStore) []contract.TruthStore {
+	for i := range o.n {
+		hash, e := o.block(i)
+		s := contract.TruthStore{Hash: contract.U64(hash), Position: int(e.Position), Content: contract.U64(e.Content)}
 		if s.Position > 0 {
-			p := parent
-			s.Parent = &p
+			parent := contract.U64(e.Parent)
+			s.Parent = &parent
 		}
 		dst = append(dst, s)
-		parent = s.Hash
 	}
 	return dst
 }

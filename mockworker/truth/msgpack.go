@@ -21,6 +21,18 @@ var (
 	familyBytes = family{name: "bytes", fix: 0xc1, code8: 0xc4, code16: 0xc5, code32: 0xc6, minItem: 1}
 )
 
+// Codes that are looked for by themselves.
+const (
+	codeBytes8 = 0xc4
+	codeUint16 = 0xcd
+	codeUint32 = 0xce
+	codeUint64 = 0xcf
+	codeInt64  = 0xd3
+)
+
+// isInt64 says that eight bytes follow, of an integer or its two's complement.
+func isInt64(code byte) bool { return code == codeUint64 || code == codeInt64 }
+
 // length reads a header of f and refuses one that promises more than the bytes left can hold.
 func (d *decoder) length(f family) (int, error) {
 	if len(d.b) == 0 {
