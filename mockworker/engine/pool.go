@@ -10,7 +10,7 @@ import (
 const nullBlock = 0
 
 // block is one physical block. It holds no pointers, so the collector never looks into the pool, and is
-// packed to 72 bytes.
+// packed to 64 bytes, a line of the processor's cache.
 type block struct {
 	hash    blockhash.Packed
 	parent  uint64 // event integer of the hash before, for Blocks
@@ -19,9 +19,6 @@ type block struct {
 	state   state
 	// prev and next link the free queue.
 	prev, next int32
-	// copyPrev and copyNext link the physical copies of one hash in the order they were stored; the first
-	// one, which the table points at, has copyPrev pointing at the last, so that appending is one step.
-	copyPrev, copyNext int32
 }
 
 // state packs how many running requests hold a block (bits 0 to 23), its cache group (24 to 30) and
@@ -153,11 +150,10 @@ func (p *pool) store(id int32, hash blockhash.Digest, group int32, parent, conte
 // clear empties the cache. The free queue keeps its order, as in vLLM.
 func (p *pool) clear() {
 	for i := range p.blocks[:p.free.fresh] {
-		b := &p.blocks[i]
-		b.state &= maxRefs
-		b.copyPrev, b.copyNext = nullBlock, nullBlock
+		p.blocks[i].state &= maxRefs
 	}
 	clear(p.table.slots)
+	clear(p.table.links)
 	clear(p.sums)
 }
 

@@ -129,7 +129,7 @@ func (r *poolRef) check(t *rapid.T) {
 	}
 	copies := map[uint64][]int32{}
 	for _, s := range r.p.table.slots {
-		for id := s.id; id != nullBlock; id = r.p.blocks[id].copyNext {
+		for id := s.id; id != nullBlock; id = r.p.table.nextCopy(id) {
 			hash := r.p.keyOf(id)
 			copies[hash] = append(copies[hash], id)
 		}

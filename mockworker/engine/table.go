@@ -11,7 +11,13 @@ import (
 type table struct {
 	blocks []block
 	slots  []slot
+	links  []links // of each block, nil until a hash has a second copy
 }
+
+// links join the physical copies of one hash in the order they were stored. The first one, which the table
+// points at, has prev pointing at the last, so that appending is one step. A copy that is alone has none:
+// most blocks never get another, and the memory of their links is never touched.
+type links struct{ prev, next int32 }
 
 // slot is the first copy of a hash, nullBlock for an empty slot, and 32 mixed bits of hash and group. They
 // say where probing begins, and nearly all that it asks of a block on the way, without going there.
@@ -72,15 +78,20 @@ func (t *table) add(id int32, key uint64) (only bool) {
 	tag := tagOf(key, b.state.group())
 	at := t.find(&b.hash, tag, b.state.group())
 	head := t.slots[at].id
-	b.copyNext = nullBlock
 	if head == nullBlock {
-		t.slots[at], b.copyPrev = slot{id, tag}, id
+		t.slots[at] = slot{id, tag}
 		return true
 	}
-	last := t.blocks[head].copyPrev
-	b.copyPrev = last
-	t.blocks[last].copyNext = id
-	t.blocks[head].copyPrev = id
+	if t.links == nil {
+		t.links = make([]links, len(t.blocks))
+	}
+	last := head
+	if prev := t.links[head].prev; prev != nullBlock {
+		last = prev
+	}
+	t.links[last].next = id
+	t.links[id] = links{prev: last}
+	t.links[head].prev = id
 	return false
 }
 
@@ -89,23 +100,33 @@ func (t *table) remove(id int32, key uint64) (only bool) {
 	b := &t.blocks[id]
 	at := t.find(&b.hash, tagOf(key, b.state.group()), b.state.group())
 	head := t.slots[at].id
-	switch {
-	case head != id: // in the middle or the last
-		t.blocks[b.copyPrev].copyNext = b.copyNext
-		if b.copyNext != nullBlock {
-			t.blocks[b.copyNext].copyPrev = b.copyPrev
-		} else {
-			t.blocks[head].copyPrev = b.copyPrev
-		}
-	case b.copyNext != nullBlock: // the next one becomes the first and must know the last
-		t.slots[at].id = b.copyNext
-		t.blocks[b.copyNext].copyPrev = b.copyPrev
-	default:
+	if head == id && t.nextCopy(id) == nullBlock {
 		t.vacate(at)
-		only = true
+		return true
 	}
-	b.copyPrev, b.copyNext = nullBlock, nullBlock
-	return only
+	l := t.links[id]
+	switch {
+	case head == id: // the next one becomes the first and must know the last, unless it is that
+		t.slots[at].id, head = l.next, l.next
+		t.links[l.next].prev = l.prev
+	case l.next != nullBlock: // in the middle
+		t.links[l.prev].next, t.links[l.next].prev = l.next, l.prev
+	default:
+		t.links[l.prev].next, t.links[head].prev = nullBlock, l.prev
+	}
+	if t.links[head].next == nullBlock { // alone
+		t.links[head] = links{}
+	}
+	t.links[id] = links{}
+	return false
+}
+
+// nextCopy is the copy stored after this one, nullBlock behind the last.
+func (t *table) nextCopy(id int32) int32 {
+	if t.links == nil {
+		return nullBlock
+	}
+	return t.links[id].next
 }
 
 // vacate empties a slot and moves later entries of the run back over it, so that no probe stops short.
@@ -129,7 +150,7 @@ func (t *table) between(home, hole, at int) bool {
 
 // copies counts the physical copies from the first one, and says whether somebody holds one.
 func (t *table) copies(first int32) (n int, inUse bool) {
-	for id := first; id != nullBlock; id = t.blocks[id].copyNext {
+	for id := first; id != nullBlock; id = t.nextCopy(id) {
 		n++
 		inUse = inUse || t.blocks[id].state.refs() > 0
 	}

@@ -54,7 +54,7 @@ func TestBlocksAgainstAMap(t *testing.T) {
 	})
 }
 
-// TestMemoryPerAnnouncedBlock: with the 84 bytes of the engine's pool a cached block stays below 160.
+// TestMemoryPerAnnouncedBlock: with the 76 bytes of the engine's pool a cached block stays below 160.
 func TestMemoryPerAnnouncedBlock(t *testing.T) {
 	const n = 16_384
 	size := func() uint64 {
