@@ -3,6 +3,7 @@ package mockworker
 import (
 	"bufio"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -29,6 +30,29 @@ func releaseBoot() {
 			_, _, _ = unix.Syscall(unix.SYS_MADVISE, from, size, unix.MADV_DONTNEED)
 		}
 	}
+}
+
+// garbageRoom is the garbage that may gather before it is collected, beside a heap that is mostly block pools.
+const garbageRoom = 16 << 20
+
+// boundGarbage keeps the block pools from being a reason for garbage: they are on the heap from the beginning,
+// and the collector would let as much garbage again gather, a hundred megabytes beside a million blocks. It
+// is called when the workers stand and undone by the function it returns. GOGC in the environment wins.
+func boundGarbage() (undo func()) {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	percent := garbagePercent(m.HeapAlloc)
+	if _, set := os.LookupEnv("GOGC"); set || percent >= 100 {
+		return func() {}
+	}
+	before := debug.SetGCPercent(percent)
+	return func() { debug.SetGCPercent(before) }
+}
+
+// garbagePercent is the GOGC that leaves garbageRoom beside so many live bytes, within what the collector does
+// well with.
+func garbagePercent(live uint64) int {
+	return int(min(100, max(20, 100*garbageRoom/max(live, 1))))
 }
 
 // programText reads a line of /proc/self/maps: is it a part of the program that nobody can have written to?

@@ -20,3 +20,12 @@ func TestProgramText(t *testing.T) {
 		}
 	}
 }
+
+// The garbage beside block pools has room of its own, and a small heap is left as it is.
+func TestGarbagePercent(t *testing.T) {
+	for live, want := range map[uint64]int{0: 100, 4 << 20: 100, garbageRoom: 100, 2 * garbageRoom: 50, 4 * garbageRoom: 25, 1 << 40: 20} {
+		if got := garbagePercent(live); got != want {
+			t.Errorf("%d bytes: %d, want %d", live, got, want)
+		}
+	}
+}

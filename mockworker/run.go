@@ -41,6 +41,7 @@ func Run(ctx context.Context, c Config) (err error) {
 		}
 	}
 	releaseBoot()
+	defer boundGarbage()()
 	select {
 	case <-ctx.Done():
 	case err = <-failed:
