@@ -2,16 +2,28 @@ package truth
 
 import "math/bits"
 
-// blocks is an announced set: open addressing with linear probing, 32 bytes a slot, so that taking in or
-// letting go of a block touches one place in memory, where a map of entries would be asked twice. A worker
-// that evicts does this for every block.
+// blocks is an announced set. The blocks lie in the order in which they came, and what an eviction leaves is
+// filled from its end: a chain's blocks stay neighbours, so that storing or removing a chain goes straight
+// through memory. A small index finds a hash. A worker that evicts asks for every block twice in its life,
+// and hardly ever finds memory that it used lately: what is random must be small.
 type blocks struct {
-	slots []blockSlot
+	slots []slot // open addressing with linear probing
+	rows  []row
+	hole  int32 // the row that is filled next, as a slot has it; 0 when none is empty
 	n     int
+	// warmed is what warm read: a sum without a meaning, so that it is read at all.
+	warmed uint32
 }
 
-// blockSlot is one block; copies 0 is an empty slot.
-type blockSlot struct {
+// slot is one more than the place of a row, 0 for an empty slot, and 32 mixed bits of its hash. They say where
+// probing begins, and nearly all that it asks of a row on the way, without going there.
+type slot struct {
+	row int32
+	tag uint32
+}
+
+// row is one block; copies 0 is a hole, and pos then leads to the next one.
+type row struct {
 	hash, parent, content uint64
 	pos                   int32
 	// packed is the copies, of which a pool has fewer than 2^24, above the group and 1, so that NoGroup
@@ -24,26 +36,32 @@ const (
 	firstSize = 16
 )
 
-func (s *blockSlot) copies() uint32 { return s.packed >> groupBits }
+func (r *row) copies() uint32 { return r.packed >> groupBits }
 
-func (s *blockSlot) entry() Entry {
+func (r *row) entry() Entry {
 	return Entry{
-		Parent: s.parent, Content: s.content, Position: s.pos, Copies: s.copies(), Group: int16(s.packed&(1<<groupBits-1)) - 1,
+		Parent: r.parent, Content: r.content, Position: r.pos, Copies: r.copies(), Group: int16(r.packed&(1<<groupBits-1)) - 1,
 	}
 }
 
-// home is where a hash belongs. Engine hashes may be small integers in tests and in other engines, so they
-// are mixed.
-func (b *blocks) home(hash uint64) int {
+// tagOf mixes, because engine hashes may be small integers in tests and in other engines, and slots are taken
+// from the upper bits.
+func tagOf(hash uint64) uint32 {
 	const golden = 0x9e3779b97f4a7c15
-	hi, _ := bits.Mul64(hash*golden, uint64(len(b.slots)))
+	return uint32(hash * golden >> 32)
+}
+
+// home is the slot where a tag belongs.
+func (b *blocks) home(tag uint32) int {
+	hi, _ := bits.Mul64(uint64(tag)<<32, uint64(len(b.slots)))
 	return int(hi)
 }
 
 // find is the slot where a hash is, or the empty one where it would go. There must be slots.
 func (b *blocks) find(hash uint64) int {
-	at := b.home(hash)
-	for b.slots[at].packed != 0 && b.slots[at].hash != hash {
+	tag := tagOf(hash)
+	at := b.home(tag)
+	for s := b.slots[at]; s.row != 0 && (s.tag != tag || b.rows[s.row-1].hash != hash); s = b.slots[at] {
 		at = b.after(at)
 	}
 	return at
@@ -56,16 +74,27 @@ func (b *blocks) after(at int) int {
 	return 0
 }
 
+// warm reads the slots of hashes that come next. One by one they would come from memory in turn, because what
+// follows depends on what is there; here the processor waits for many at once.
+func (b *blocks) warm(hashes []uint64) {
+	if len(b.slots) == 0 {
+		return
+	}
+	for _, h := range hashes {
+		b.warmed += b.slots[b.home(tagOf(h))].tag
+	}
+}
+
 // get is the entry of a hash.
 func (b *blocks) get(hash uint64) (e Entry, ok bool) {
 	if b.n == 0 {
 		return e, false
 	}
-	s := &b.slots[b.find(hash)]
-	if s.packed == 0 {
+	s := b.slots[b.find(hash)]
+	if s.row == 0 {
 		return e, false
 	}
-	return s.entry(), true
+	return b.rows[s.row-1].entry(), true
 }
 
 // add takes in one copy and says whether the hash is new. The first placement stays: a chained hash has one
@@ -74,14 +103,26 @@ func (b *blocks) add(hash uint64, e Entry) (first bool) {
 	if 4*(b.n+1) > 3*len(b.slots) {
 		b.grow()
 	}
-	s := &b.slots[b.find(hash)]
-	if s.packed != 0 {
-		s.packed += 1 << groupBits
+	at := b.find(hash)
+	if s := b.slots[at]; s.row != 0 {
+		b.rows[s.row-1].packed += 1 << groupBits
 		return false
 	}
-	*s = blockSlot{hash: hash, parent: e.Parent, content: e.Content, pos: e.Position, packed: 1<<groupBits | uint32(e.Group+1)}
+	id := b.place()
+	b.rows[id-1] = row{hash: hash, parent: e.Parent, content: e.Content, pos: e.Position, packed: 1<<groupBits | uint32(e.Group+1)}
+	b.slots[at] = slot{row: id, tag: tagOf(hash)}
 	b.n++
 	return true
+}
+
+// place is a row to fill: the hole that was left last, or a new one behind all others.
+func (b *blocks) place() int32 {
+	if id := b.hole; id != 0 {
+		b.hole = b.rows[id-1].pos
+		return id
+	}
+	b.rows = append(b.rows, row{})
+	return int32(len(b.rows))
 }
 
 // drop lets go of one copy, returns what was held, and says whether it was the last.
@@ -90,15 +131,18 @@ func (b *blocks) drop(hash uint64) (old Entry, held, last bool) {
 		return old, false, false
 	}
 	at := b.find(hash)
-	s := &b.slots[at]
-	if s.packed == 0 {
+	id := b.slots[at].row
+	if id == 0 {
 		return old, false, false
 	}
-	old = s.entry()
+	r := &b.rows[id-1]
+	old = r.entry()
 	if old.Copies > 1 {
-		s.packed -= 1 << groupBits
+		r.packed -= 1 << groupBits
 		return old, true, false
 	}
+	*r = row{pos: b.hole}
+	b.hole = id
 	b.vacate(at)
 	b.n--
 	return old, true, true
@@ -106,32 +150,37 @@ func (b *blocks) drop(hash uint64) (old Entry, held, last bool) {
 
 // vacate empties a slot and moves later ones of the run back over it, so that no probe stops short.
 func (b *blocks) vacate(hole int) {
-	for at := b.after(hole); b.slots[at].packed != 0; at = b.after(at) {
-		home := b.home(b.slots[at].hash)
+	for at := b.after(hole); b.slots[at].row != 0; at = b.after(at) {
+		home := b.home(b.slots[at].tag)
 		if between := home <= hole && hole < at; between && home <= at || home > at && (home <= hole || hole < at) {
 			b.slots[hole] = b.slots[at]
 			hole = at
 		}
 	}
-	b.slots[hole] = blockSlot{}
+	b.slots[hole] = slot{}
 }
 
 func (b *blocks) grow() {
 	old := b.slots
-	b.slots = make([]blockSlot, max(firstSize, len(old)+len(old)/2)) // doubling would leave more empty
-	for i := range old {
-		if old[i].packed != 0 {
-			b.slots[b.find(old[i].hash)] = old[i]
+	b.slots = make([]slot, max(firstSize, len(old)+len(old)/2)) // doubling would leave more empty
+	for _, s := range old {
+		if s.row == 0 {
+			continue
 		}
+		at := b.home(s.tag)
+		for b.slots[at].row != 0 {
+			at = b.after(at)
+		}
+		b.slots[at] = s
 	}
 }
 
 // entries is a copy as a map.
 func (b *blocks) entries() map[uint64]Entry {
 	m := make(map[uint64]Entry, b.n)
-	for i := range b.slots {
-		if s := &b.slots[i]; s.packed != 0 {
-			m[s.hash] = s.entry()
+	for i := range b.rows {
+		if r := &b.rows[i]; r.packed != 0 {
+			m[r.hash] = r.entry()
 		}
 	}
 	return m

@@ -157,11 +157,13 @@ func (f *Fold) store(at int, e *event) {
 		next.Parent, next.Position = 0, NoPosition
 	}
 	f.rec.beginOp(op{kind: opStore, set: at, pos: next.Position, group: e.group, parent: next.Parent})
+	to := f.sets.all[at]
+	to.blocks.warm(e.hashes)
 	for i, h := range e.hashes {
 		if next.Position != NoPosition {
 			next.Content = contentOf(e, i, next.Position)
 		}
-		f.sets.all[at].add(h, next)
+		to.add(h, next)
 		f.rec.stored(h, next.Content)
 		if next.Position != NoPosition {
 			next.Parent, next.Position = h, next.Position+1
@@ -180,8 +182,10 @@ func contentOf(e *event, i int, pos int32) uint64 {
 }
 
 func (f *Fold) remove(at int, e *event) {
+	from := f.sets.all[at]
+	from.blocks.warm(e.hashes)
 	for _, h := range e.hashes {
-		old, held := f.sets.all[at].drop(h)
+		old, held := from.drop(h)
 		if !held {
 			f.skips.Unknown++
 			continue
