@@ -125,6 +125,9 @@ func New(o Options) (*Publisher, error) {
 		commands: make(chan command), woken: make(chan struct{}, 1),
 		buffer: ring.New[sent](o.Config.BufferSteps), late: late.New(o.Late),
 	}
+	o.Fold.OnUnreadable(func(seq int64, err error) {
+		o.Log.Warn("an event batch went out that cannot be read", "rank", o.Rank, "seq", seq, "err", err)
+	})
 	o.Fold.Restart(clock.MonoNs())
 	p.ctx, p.stop = context.WithCancel(context.Background())
 	p.wg.Go(p.run)
@@ -346,14 +349,12 @@ func (p *Publisher) send(now int64, payload []byte) {
 	}
 }
 
-// announce folds and buffers a batch under the next sequence number, which it returns as it is sent. That
-// comes before sending: whoever has received a batch must find it in the truth and in a replay.
+// announce hands a batch to the fold and buffers it under the next sequence number, which it returns as it is
+// sent. That comes before sending: whoever has received a batch must find it in the truth and in a replay.
 func (p *Publisher) announce(now int64, payload []byte) (seq []byte) {
 	n := p.seq.Load()
 	seq = seqBytes(n)
-	if err := p.o.Fold.Apply(n, now, payload); err != nil {
-		p.o.Log.Warn("an event batch went out that cannot be read", "rank", p.o.Rank, "seq", n, "err", err)
-	}
+	p.o.Fold.Defer(n, now, payload)
 	p.buffer.Push(sent{seq: seq, payload: payload})
 	p.numbered(n)
 	return seq

@@ -6,6 +6,8 @@
 // again, never from the block pool. A wrong encoder or a fault that alters a batch therefore shows up as
 // a difference between announced and resident, which is what the set is for.
 //
+// Batches are folded in runs: when somebody looks, or when enough of them wait. No look sees the difference.
+//
 // A fault that keeps a batch from the subscribers is told by where the batch still is. Announced is what
 // a subscriber holds that got everything there was to get: a batch that is only in the replay buffer
 // counts, one that is nowhere does not, and after a restart of the publisher the set starts empty.

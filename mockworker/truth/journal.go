@@ -258,7 +258,7 @@ func (f *Fold) since(seq int64) ([]Set, []record, int64, error) {
 	if seq > head.Seq {
 		return nil, nil, 0, fmt.Errorf("sequence %d is not sent yet: the last one is %d", seq, head.Seq)
 	}
-	f.mu.Lock()
+	f.lock()
 	defer f.mu.Unlock()
 	if f.head.Epoch != head.Epoch { // restarted between the copy and now
 		return nil, nil, 0, fmt.Errorf("sequence %d was another incarnation's: the publisher has just restarted", seq)
@@ -275,7 +275,7 @@ func (f *Fold) since(seq int64) ([]Set, []record, int64, error) {
 
 // Journal appends to dst[:0] up to cap(dst) lines from sequence number from on, oldest first.
 func (f *Fold) Journal(from int64, dst []contract.TruthJournal) []contract.TruthJournal {
-	f.mu.Lock()
+	f.lock()
 	recs := page(f.journal, make([]record, 0, cap(dst)), func(r *record) bool { return r.seq >= from })
 	names := make([]Set, len(f.sets.all))
 	for i, s := range f.sets.all {

@@ -376,6 +376,74 @@ func TestJournalIsBoundedInChanges(t *testing.T) {
 	}
 }
 
+// What is deferred is there for whoever looks, in any order of looks and ways in, and what cannot be read is
+// told.
+func TestDeferredIsAsApplied(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var told []int64
+		at, later := NewFold(testBlock), NewFold(testBlock)
+		later.OnUnreadable(func(seq int64, err error) { told = append(told, seq) })
+		var broken []int64
+		counts := map[uint64]int{}
+		for seq := range int64(rapid.IntRange(1, 3*maxWaiting).Draw(t, "batches")) {
+			payload := encode(t, drawEvent(t, counts), drawEvent(t, counts))
+			switch rapid.IntRange(0, 9).Draw(t, "way") {
+			case 0:
+				payload = payload[:len(payload)-1]
+				broken = append(broken, seq)
+			case 1:
+				at.Lost(seq, seq)
+				later.Lost(seq, seq)
+				continue
+			case 2:
+				if at.Head() != later.Head() || at.Skipped() != later.Skipped() {
+					t.Fatalf("before %d: applied %+v, deferred %+v", seq, at.Head(), later.Head())
+				}
+			}
+			_ = at.Apply(seq, seq, payload)
+			later.Defer(seq, seq, payload)
+		}
+		want, _ := at.Sets()
+		got, _ := later.Sets()
+		lines := func(f *Fold) []contract.TruthJournal { return f.Journal(0, make([]contract.TruthJournal, 0, 1000)) }
+		sums := func(f *Fold) []contract.TruthDigest { return f.Digests(0, make([]contract.TruthDigest, 0, 1000)) }
+		if diff := cmp.Diff(want, got) + cmp.Diff(lines(at), lines(later)) + cmp.Diff(sums(at), sums(later)) + cmp.Diff(broken, told); diff != "" {
+			t.Fatalf("(-applied +deferred):\n%s", diff)
+		}
+	})
+}
+
+// The first look may be any of them: none sees a fold that is behind.
+func TestEveryLookSeesWhatWaits(t *testing.T) {
+	payload := encode(t, stored(nil, run(1, testBlock), 5), removed(9))
+	for name, sees := range map[string]func(*Fold) bool{
+		"Head":      func(f *Fold) bool { return f.Head().Blocks == 1 },
+		"Skipped":   func(f *Fold) bool { return f.Skipped().Unknown == 1 },
+		"Announced": func(f *Fold) bool { set, _ := f.Announced(); return len(set) == 1 },
+		"Sets":      func(f *Fold) bool { sets, _ := f.Sets(); return len(sets[0].Blocks) == 1 },
+		"Heads":     func(f *Fold) bool { _, at := f.Heads(); return at.Seq == 0 },
+		"Digests":   func(f *Fold) bool { return len(f.Digests(0, make([]contract.TruthDigest, 0, 1))) == 1 },
+		"Journal":   func(f *Fold) bool { return len(f.Journal(0, make([]contract.TruthJournal, 0, 1))) == 1 },
+		"At":        func(f *Fold) bool { _, head, err := f.At(0); return err == nil && head.Blocks == 1 },
+		"Lost":      func(f *Fold) bool { f.Lost(1, 1); return f.head.Seq == 1 && f.head.Blocks == 1 },
+		"Apply":     func(f *Fold) bool { return f.Apply(1, 1, payload) == nil && f.sets.all[0].blocks.rows[0].copies() == 2 },
+		"Restart":   func(f *Fold) bool { f.Restart(1); return f.Head() == Head{Epoch: 1, Seq: -1} },
+		"Shared": func(f *Fold) bool {
+			_, shared, _ := f.Shared([]Resident{{Tier: TierDevice, Class: ClassMain, Hashes: []uint64{5}}})
+			return shared[0] == 1
+		},
+	} {
+		f := NewFold(testBlock)
+		f.Defer(0, 0, payload)
+		if f.head.Seq != -1 {
+			t.Fatalf("a batch by itself was folded at once: %+v", f.head)
+		}
+		if !sees(f) {
+			t.Errorf("%s does not see a batch that waits", name)
+		}
+	}
+}
+
 // A lost batch uses up its number and nothing else; what it would have stored is an orphan's parent.
 func TestLostBatchIsEmpty(t *testing.T) {
 	f := NewFold(testBlock)
