@@ -1,8 +1,10 @@
 package tokens
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"fleetdrill/internal/badjson"
 )
@@ -70,22 +72,64 @@ func contentText(raw json.RawMessage) (string, error) {
 		err := json.Unmarshal(raw, &text)
 		return text, err
 	}
-	var parts []struct {
-		Type string `json:"type"`
-		Text string `json:"text"`
+	return joinParts(raw)
+}
+
+// joinParts reads part by part, so that a body full of them costs their text and no more.
+func joinParts(raw json.RawMessage) (string, error) {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	if first, err := dec.Token(); err != nil || first != json.Delim('[') {
+		var list []json.RawMessage
+		return "", fmt.Errorf("want a string or a list of parts: %w", badjson.Error(json.Unmarshal(raw, &list)))
 	}
-	if err := json.Unmarshal(raw, &parts); err != nil {
-		return "", fmt.Errorf("want a string or a list of parts: %w", badjson.Error(err))
-	}
-	text := ""
-	for i, p := range parts {
-		if p.Type != "text" {
-			return "", fmt.Errorf("part %d has type %q, only text is supported", i, p.Type)
+	var text strings.Builder
+	for i := 0; dec.More(); i++ {
+		var part struct {
+			Type string `json:"type"`
+			Text string `json:"text"`
+		}
+		if err := dec.Decode(&part); err != nil {
+			return "", fmt.Errorf("part %d: %w", i, badjson.Error(err))
+		}
+		if part.Type != "text" {
+			return "", fmt.Errorf("part %d has type %q, only text is supported", i, part.Type)
 		}
 		if i > 0 {
-			text += "\n"
+			text.WriteByte('\n')
 		}
-		text += p.Text
+		text.WriteString(part.Text)
 	}
-	return text, nil
+	return text.String(), nil
+}
+
+// Conversation is the messages of a chat request.
+type Conversation []ChatMessage
+
+// MaxMessages bounds a conversation. A message is at least four tokens, so that more would be 256k of nothing
+// but frames.
+const MaxMessages = 1 << 16
+
+// UnmarshalJSON reads message by message, so that a body full of empty ones costs no more than those it may
+// have; null is none.
+func (c *Conversation) UnmarshalJSON(b []byte) error {
+	*c = nil // the key may stand there twice: the last one counts
+	if string(b) == "null" {
+		return nil
+	}
+	dec := json.NewDecoder(bytes.NewReader(b))
+	if first, err := dec.Token(); err != nil || first != json.Delim('[') {
+		var list []json.RawMessage
+		return json.Unmarshal(b, &list)
+	}
+	for *c = (Conversation{}); dec.More(); {
+		if len(*c) == MaxMessages {
+			return fmt.Errorf("a conversation of more than %d messages: one request takes at most %d", MaxMessages, MaxMessages)
+		}
+		var m ChatMessage
+		if err := dec.Decode(&m); err != nil {
+			return err
+		}
+		*c = append(*c, m)
+	}
+	return nil
 }

@@ -2,6 +2,7 @@ package tokens
 
 import (
 	"encoding/json"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -55,4 +56,55 @@ func TestChatGrowsByAppending(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A conversation is read like a list of messages, twice the same key included.
+func TestConversationReadsLists(t *testing.T) {
+	for body, want := range map[string]Conversation{
+		`{"m": null}`:            nil,
+		`{"m": []}`:              {},
+		`{"m": [{"role": "a"}]}`: {{Role: "a"}},
+		`{"m": [{"role": "a"}, {"role": "b"}], "m": [{"content": "c"}]}`: {{Content: "c"}},
+	} {
+		var got struct{ M Conversation }
+		if err := json.Unmarshal([]byte(body), &got); err != nil {
+			t.Fatalf("%s: %v", body, err)
+		}
+		if diff := cmp.Diff(want, got.M); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", body, diff)
+		}
+	}
+	for _, body := range []string{`{"m": 7}`, `{"m": {}}`, `{"m": [7]}`, `{"m": ["a"]}`} {
+		var got struct{ M Conversation }
+		if err := json.Unmarshal([]byte(body), &got); err == nil {
+			t.Errorf("%s was read as %v", body, got.M)
+		}
+	}
+}
+
+// Bodies of nothing but small things cost a few times what the things are worth before they are refused, not
+// what their number makes of them: counted in bytes allocated, the same on every machine.
+func TestFloodsOfSmallPartsAreCheap(t *testing.T) {
+	const size = 2 << 20
+	list := func(item string) []byte {
+		return []byte("[" + strings.Repeat(item+",", size/len(item)) + item + "]")
+	}
+	for name, c := range map[string]struct {
+		body []byte
+		into any
+		most uint64 // bytes allocated per byte of the body
+	}{
+		"empty messages": {list(`{}`), new(Conversation), 16},
+		"parts":          {[]byte(`{"content":` + string(list(`{"type":"text"}`)) + `}`), new(ChatMessage), 24},
+		"parts unknown":  {[]byte(`{"content":` + string(list(`{}`)) + `}`), new(ChatMessage), 4},
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_ = json.Unmarshal(c.body, c.into)
+		runtime.ReadMemStats(&after)
+		got := (after.TotalAlloc - before.TotalAlloc) / size
+		if got > c.most {
+			t.Errorf("%s: %d bytes allocated per byte of the body, at most %d", name, got, c.most)
+		}
+	}
 }

@@ -1,5 +1,7 @@
 package tokens
 
+import "slices"
+
 // Vocab is the number of token ids; ids are 0..Vocab-1. It is the vocabulary size of Qwen3.
 const Vocab = 151_936
 
@@ -49,6 +51,9 @@ func Decode(ids []uint32) string {
 func Encode(text string) []uint32 {
 	ids := make([]uint32, 0, len(text)/wordLen+8)
 	for i := 0; i < len(text); {
+		if len(ids) == cap(ids) {
+			ids = slices.Grow(ids, len(text)-i) // once, for text that is no words: growing by and by would cost several times that
+		}
 		if id, ok := wordAt(text, i); ok {
 			ids = append(ids, id)
 			i += wordLen

@@ -92,29 +92,28 @@ func New(o Options) http.Handler {
 	}
 	gin.SetMode(gin.ReleaseMode)
 	g := gin.New()
-	g.HandleMethodNotAllowed = true
 	g.Use(s.recovery)
 	if len(s.keys) > 0 {
 		g.Use(s.authorize)
 	}
-	g.NoRoute(func(c *gin.Context) { sendDetail(c, http.StatusNotFound, "Not Found") })
-	g.NoMethod(func(c *gin.Context) { sendDetail(c, http.StatusMethodNotAllowed, "Method Not Allowed") })
+	g.Use(s.cors)
 	if o.SGLang != nil {
 		s.sglangRoutes(g)
-		return g
+	} else {
+		s.routes(g)
 	}
-	s.routes(g)
-	if o.DevMode {
-		s.devRoutes(g)
-	}
-	if o.RuntimeAdapters {
-		g.POST("/v1/load_lora_adapter", s.loadAdapter)
-		g.POST("/v1/unload_lora_adapter", s.unloadAdapter)
-	}
+	fallbacks(g)
 	return g
 }
 
 func (s *Server) routes(g *gin.Engine) {
+	if s.o.DevMode {
+		s.devRoutes(g)
+	}
+	if s.o.RuntimeAdapters {
+		g.POST("/v1/load_lora_adapter", s.loadAdapter)
+		g.POST("/v1/unload_lora_adapter", s.unloadAdapter)
+	}
 	g.GET("/health", alive)
 	g.GET("/ping", alive)
 	g.POST("/ping", alive)

@@ -157,6 +157,9 @@ func converse(t *testing.T, srv *httptest.Server, d *datadriven.TestData) string
 	if err != nil {
 		t.Fatal(err)
 	}
+	if d.Input != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
 	for _, h := range d.CmdArgs[1:] {
 		req.Header.Set(h.Key, inflate(strings.ReplaceAll(h.Vals[0], "+", " ")))
 	}
@@ -242,6 +245,7 @@ func post(t testing.TB, srv *httptest.Server, path, body string) *http.Request {
 	if err != nil {
 		t.Fatal(err)
 	}
+	req.Header.Set("Content-Type", "application/json")
 	return req
 }
 

@@ -17,7 +17,8 @@ func (s *Server) authorize(c *gin.Context) {
 	if c.Request.Method == http.MethodOptions || !needsKey(c.Request.URL.Path) {
 		return
 	}
-	given, ok := strings.CutPrefix(c.GetHeader("Authorization"), "Bearer ")
+	scheme, given, _ := strings.Cut(c.GetHeader("Authorization"), " ")
+	ok := strings.EqualFold(scheme, "bearer")
 	sum, known := sha256.Sum256([]byte(given)), 0
 	for i := range s.keys {
 		known |= subtle.ConstantTimeCompare(sum[:], s.keys[i][:])

@@ -21,6 +21,14 @@ type apiError struct {
 
 func (e *apiError) Error() string { return e.message }
 
+// invalidKind is the type of what the web framework refuses before the engine sees it: a body that is no JSON,
+// values of the wrong type and combinations that a request cannot have.
+const invalidKind = "Bad Request"
+
+func invalid(param, format string, args ...any) *apiError {
+	return &apiError{status: http.StatusBadRequest, kind: invalidKind, param: param, message: fmt.Sprintf(format, args...)}
+}
+
 func badRequest(param, format string, args ...any) *apiError {
 	return &apiError{status: http.StatusBadRequest, kind: "BadRequestError", param: param, message: fmt.Sprintf(format, args...)}
 }

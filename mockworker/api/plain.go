@@ -81,10 +81,10 @@ func (s *Server) reply(c *gin.Context, v any) {
 }
 
 type tokenizeRequest struct {
-	Model           string               `json:"model"`
-	Prompt          *string              `json:"prompt"`
-	Messages        []tokens.ChatMessage `json:"messages"`
-	ReturnTokenStrs bool                 `json:"return_token_strs"`
+	Model           string              `json:"model"`
+	Prompt          *string             `json:"prompt"`
+	Messages        tokens.Conversation `json:"messages"`
+	ReturnTokenStrs bool                `json:"return_token_strs"`
 }
 
 type tokenizeReply struct {

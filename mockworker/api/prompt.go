@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"fleetdrill/internal/tokens"
 )
@@ -14,6 +15,8 @@ import (
 type prompt struct {
 	given   bool
 	prompts [][]uint32
+	// emptyText says that the prompt is "", which vLLM takes for none.
+	emptyText bool
 }
 
 // UnmarshalJSON reads a prompt.
@@ -21,7 +24,7 @@ func (p *prompt) UnmarshalJSON(b []byte) error {
 	if string(b) == "null" {
 		return nil
 	}
-	p.given = true
+	p.given, p.emptyText = true, string(b) == `""`
 	if b[0] == '[' {
 		if first := bytes.TrimLeft(b[1:], " \t\r\n")[0]; first == '"' || first == '[' {
 			return p.readList(b)
@@ -84,6 +87,9 @@ func readIDs(b []byte) ([]uint32, error) {
 			if d > 9 {
 				if i == start || b[i] == '.' || b[i] == 'e' || b[i] == 'E' {
 					return nil, errors.New("a list of token ids must hold whole numbers from 0")
+				}
+				if len(ids) == cap(ids) {
+					ids = slices.Grow(ids, (len(b)-start)/2+1) // what may still come: a digit and a comma each
 				}
 				ids = append(ids, uint32(id))
 				break

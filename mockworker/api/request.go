@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
@@ -10,6 +11,8 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strconv"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/gin-gonic/gin"
 
@@ -29,24 +32,30 @@ const (
 // body is what is read of a generation request; keys not named here are accepted and have no effect, as
 // in the engine.
 type body struct {
-	Model               string               `json:"model"`
-	Prompt              prompt               `json:"prompt"`
-	Messages            []tokens.ChatMessage `json:"messages"`
-	Stream              bool                 `json:"stream"`
-	StreamOptions       streamOptions        `json:"stream_options"`
-	MaxTokens           *int                 `json:"max_tokens"`
-	MaxCompletionTokens *int                 `json:"max_completion_tokens"`
-	MinTokens           int                  `json:"min_tokens"`
-	IgnoreEOS           bool                 `json:"ignore_eos"`
-	N                   *int                 `json:"n"`
-	Echo                bool                 `json:"echo"`
-	Logprobs            json.RawMessage      `json:"logprobs"`
-	PromptLogprobs      *int                 `json:"prompt_logprobs"`
-	CacheSalt           *string              `json:"cache_salt"`
-	Priority            int                  `json:"priority"`
-	ReturnTokenIDs      bool                 `json:"return_token_ids"`
-	KVTransferParams    json.RawMessage      `json:"kv_transfer_params"`
-	XArgs               xargs                `json:"vllm_xargs"`
+	Model               string              `json:"model"`
+	Prompt              prompt              `json:"prompt"`
+	Messages            tokens.Conversation `json:"messages"`
+	Stream              bool                `json:"stream"`
+	StreamOptions       streamOptions       `json:"stream_options"`
+	MaxTokens           *int                `json:"max_tokens"`
+	MaxCompletionTokens *int                `json:"max_completion_tokens"`
+	MinTokens           int                 `json:"min_tokens"`
+	IgnoreEOS           bool                `json:"ignore_eos"`
+	N                   *int                `json:"n"`
+	Echo                bool                `json:"echo"`
+	Logprobs            json.RawMessage     `json:"logprobs"`
+	PromptLogprobs      *int                `json:"prompt_logprobs"`
+	CacheSalt           *string             `json:"cache_salt"`
+	Priority            int                 `json:"priority"`
+	ReturnTokenIDs      bool                `json:"return_token_ids"`
+	KVTransferParams    json.RawMessage     `json:"kv_transfer_params"`
+	TruncatePrompt      *int                `json:"truncate_prompt_tokens"`
+	Suffix              *string             `json:"suffix"`
+	UseBeamSearch       bool                `json:"use_beam_search"`
+	ResponseFormat      responseFormat      `json:"response_format"`
+	tools
+	knobs
+	XArgs xargs `json:"vllm_xargs"`
 }
 
 // xargs are the engine's own extras that have an effect here.
@@ -121,6 +130,9 @@ func (s *Server) read(c *gin.Context, f flavour) (*job, *apiError) {
 	if err != nil {
 		return nil, err
 	}
+	if err := s.truncate(prompts, b.TruncatePrompt); err != nil {
+		return nil, err
+	}
 	if err := s.name(c, j); err != nil {
 		return nil, err
 	}
@@ -161,12 +173,34 @@ func (s *Server) decode(c *gin.Context, v any) *apiError {
 			message: fmt.Sprintf("the request body is longer than %d bytes", tooLong.Limit)}
 	}
 	if err != nil {
-		return badRequest("", "the request body could not be read: %v", err)
+		return invalid("", "the request body could not be read: %v", err)
+	}
+	if !saysJSON(c.Request) {
+		return invalid("", "Unsupported Media Type: Only 'application/json' is allowed")
+	}
+	raw = bytes.TrimPrefix(raw, byteOrderMark)
+	if !utf8.Valid(raw) { // compressed, for instance
+		return invalid("", "There was an error parsing the body")
 	}
 	if err := json.Unmarshal(raw, v); err != nil {
-		return badRequest(badjson.Field(err), "the request body is not valid: %v", badjson.Error(err))
+		if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) {
+			for _, embedded := range []string{"knobs.", "tools.", "wants."} { // Go's names of what JSON has no name for
+				wrong.Field = strings.Replace(wrong.Field, embedded, "", 1)
+			}
+		}
+		return invalid(badjson.Field(err), "the request body is not valid: %v", badjson.Error(err))
 	}
 	return nil
+}
+
+var byteOrderMark = []byte("\xef\xbb\xbf")
+
+// saysJSON says whether the client calls its body JSON. Engines read no other; only /generate also reads what is
+// called nothing.
+func saysJSON(r *http.Request) bool {
+	kind := r.Header.Get("Content-Type")
+	media, _, _ := strings.Cut(kind, ";")
+	return strings.EqualFold(media, "application/json") || kind == "" && r.URL.Path == generatePath
 }
 
 // readBody reads the body to its end, which also lets net/http notice when the client goes.
@@ -187,11 +221,14 @@ func readBody(c *gin.Context, most int64) ([]byte, error) {
 func (s *Server) prompts(j *job, b *body) ([][]uint32, *apiError) {
 	switch {
 	case j.flavour == completion && !b.Prompt.given:
-		return nil, badRequest("prompt", "Either prompt or prompt_embeds must be provided and non-empty.")
+		return nil, invalid("prompt", "Either prompt or prompt_embeds must be provided and non-empty.")
 	case j.flavour == chat && len(b.Messages) == 0:
 		return nil, badRequest("messages", "messages must hold at least one message")
 	case j.flavour == chat:
 		return [][]uint32{tokens.EncodeChat(b.Messages)}, nil
+	}
+	if b.Prompt.emptyText {
+		return nil, invalid("prompt", "Either prompt or prompt_embeds must be provided and non-empty.")
 	}
 	for _, ids := range b.Prompt.prompts {
 		if len(ids) == 0 {
@@ -202,6 +239,27 @@ func (s *Server) prompts(j *job, b *body) ([][]uint32, *apiError) {
 		return nil, badRequest("prompt", "%d prompts with n=%d are %d choices: one request gives at most %d", len(b.Prompt.prompts), j.n, choices, maxChoices)
 	}
 	return b.Prompt.prompts, nil
+}
+
+// truncate keeps the last tokens of each prompt; -1 is as many as the model takes.
+func (s *Server) truncate(prompts [][]uint32, asked *int) *apiError {
+	if asked == nil {
+		return nil
+	}
+	keep := *asked
+	if keep == -1 {
+		keep = s.o.MaxModelLen
+	}
+	if keep > s.o.MaxModelLen {
+		return badRequest("truncate_prompt_tokens", "truncate_prompt_tokens value (%d) is greater than max_model_len (%d). Please request a smaller truncation size.", keep, s.o.MaxModelLen)
+	}
+	for i, ids := range prompts {
+		prompts[i] = ids[max(0, len(ids)-keep):]
+		if len(prompts[i]) == 0 {
+			return badRequest("prompt", "The decoder prompt cannot be empty")
+		}
+	}
+	return nil
 }
 
 // completionMaxTokens is the length of a completion that sets no maximum.
@@ -229,8 +287,10 @@ func (s *Server) outputLength(j *job, b *body, n int) (int, *apiError) {
 		return 0, badRequest("max_tokens", "max_tokens must be at least 1, got %d.", out)
 	case out > most-n:
 		return 0, badRequest("max_tokens", "'max_tokens' or 'max_completion_tokens' is too large: %d. This model's maximum context length is %d tokens and your request has %d input tokens (%d > %d - %d).", out, most, n, out, most, n)
-	case b.MinTokens < 0 || b.MinTokens > out:
-		return 0, badRequest("min_tokens", "min_tokens must be from 0 to max_tokens=%d, got %d.", out, b.MinTokens)
+	case b.MinTokens < 0:
+		return 0, badRequest("", "min_tokens must be greater than or equal to 0, got %d.", b.MinTokens)
+	case b.MinTokens > out:
+		return 0, badRequest("", "min_tokens must be less than or equal to max_tokens=%d, got %d.", out, b.MinTokens)
 	}
 	// The engine refuses these too, but only once the headers of a stream are gone. The last token needs
 	// no slot, and block 0 is the null block.
@@ -256,20 +316,33 @@ func (s *Server) readOptions(j *job, b *body) *apiError {
 	}
 	mode := b.XArgs.KVCacheReportMode
 	switch {
-	case j.n < 1 || j.n > maxChoices:
-		return badRequest("n", "n must be from 1 to %d, got %d.", maxChoices, j.n)
 	case b.StreamOptions.given && !b.Stream:
-		return badRequest("stream_options", "Stream options can only be defined when `stream=True`.")
+		return invalid("stream_options", "Stream options can only be defined when `stream=True`.")
 	case b.CacheSalt != nil && *b.CacheSalt == "":
-		return badRequest("cache_salt", "Parameter 'cache_salt' must be a non-empty string if provided.")
+		return invalid("cache_salt", "Parameter 'cache_salt' must be a non-empty string if provided.")
+	case b.TruncatePrompt != nil && *b.TruncatePrompt < -1:
+		return invalid("truncate_prompt_tokens", "truncate_prompt_tokens is %d, must be -1 or more", *b.TruncatePrompt)
+	case mode != "" && mode != "incremental" && mode != "full":
+		return invalid("vllm_xargs", "kv_cache_report_mode is %q, must be incremental or full", mode)
+	case b.Suffix != nil && j.flavour == completion:
+		return badRequest("", "suffix is not currently supported")
+	case b.UseBeamSearch && b.Stream:
+		return badRequest("", "Streaming is not currently supported with beam search")
+	case j.n < 1:
+		return badRequest("", "n must be at least 1, got %d.", j.n)
+	case j.n > maxChoices:
+		return badRequest("", "n must be at most %d, got %d.", maxChoices, j.n)
 	case b.Priority != 0 && !s.o.Priority:
 		return badRequest("priority", "Got priority %d but Priority scheduling is not enabled.", b.Priority)
 	case b.wantsLogprobs():
 		return badRequest("logprobs", "logprobs are not served: a mock engine draws its tokens without a distribution")
-	case mode != "" && mode != "incremental" && mode != "full":
-		return badRequest("vllm_xargs", "kv_cache_report_mode is %q, must be incremental or full", mode)
 	}
-	return nil
+	if j.flavour == chat {
+		if err := b.tools.check(); err != nil {
+			return err
+		}
+	}
+	return b.checkVLLM(j.n)
 }
 
 // wantsLogprobs reads what completions call a number and chats a flag.

@@ -102,9 +102,10 @@ func (s *Server) sglangRefuse(c *gin.Context, f flavour, e *apiError) {
 	sendJSON(c, e.status, e.sglangBody(f))
 }
 
-// sglangBody is the error as /generate tells it, a message alone, or as the OpenAI routes do: flat.
+// sglangBody is the error as /generate tells it, a message alone, or as the OpenAI routes do, flat; so does
+// /generate what it cannot read.
 func (e *apiError) sglangBody(f flavour) []byte {
-	if f == native {
+	if f == native && e.kind != invalidKind {
 		return append(appendQuoted([]byte(`{"error":{"message":`), e.message), "}}"...)
 	}
 	b := appendQuoted([]byte(`{"object":"error","message":`), e.message)

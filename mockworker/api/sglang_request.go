@@ -19,12 +19,12 @@ import (
 // sglangBody is what is read of a generation request of any route; other keys are accepted and have no
 // effect.
 type sglangBody struct {
-	Model          string               `json:"model"`
-	Text           json.RawMessage      `json:"text"`
-	InputIDs       json.RawMessage      `json:"input_ids"`
-	Prompt         prompt               `json:"prompt"`
-	Messages       []tokens.ChatMessage `json:"messages"`
-	SamplingParams samplingParams       `json:"sampling_params"`
+	Model          string              `json:"model"`
+	Text           json.RawMessage     `json:"text"`
+	InputIDs       json.RawMessage     `json:"input_ids"`
+	Prompt         prompt              `json:"prompt"`
+	Messages       tokens.Conversation `json:"messages"`
+	SamplingParams samplingParams      `json:"sampling_params"`
 
 	MaxTokens           *int          `json:"max_tokens"`
 	MaxCompletionTokens *int          `json:"max_completion_tokens"`
