@@ -183,6 +183,7 @@ func (g *troubled) call(method, url, body string, into any) {
 	if err != nil {
 		g.t.Fatal(err)
 	}
+	req.Header.Set("Content-Type", "application/json")
 	resp, err := g.client.Do(req)
 	if err != nil {
 		g.t.Fatal(err)
@@ -229,6 +230,7 @@ func (g *troubled) exchange(body []byte) {
 	if err != nil {
 		return
 	}
+	req.Header.Set("Content-Type", "application/json")
 	resp, err := g.client.Do(req)
 	if err == nil {
 		defer resp.Body.Close()

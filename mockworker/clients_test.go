@@ -106,7 +106,7 @@ func TestFullSocketLosesItsStream(t *testing.T) {
 	}
 	ids := jsonOf(t, prompt(1, 2000)) // every chunk of a chat with usage is long, and there are many
 	body := `{"prompt":` + ids + `,"max_tokens":100000,"n":16,"stream":true,"return_token_ids":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true}}`
-	if _, err := fmt.Fprintf(conn, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err != nil {
+	if _, err := fmt.Fprintf(conn, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err != nil {
 		t.Fatal(err)
 	}
 	f.eventually("the stream to begin", func() bool { return f.truth().Ranks[0].Running > 0 })

@@ -278,7 +278,7 @@ func TestGoneClientFreesItsBlocks(t *testing.T) {
 // A client that does not read costs nobody else anything: steps go on while its stream is stuck.
 func TestClientThatNeverReads(t *testing.T) {
 	f := start(t, nil)
-	conn := f.dialRaw("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", `{"prompt":"a","max_tokens":100000,"stream":true}`)
+	conn := f.dialRaw("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", `{"prompt":"a","max_tokens":100000,"stream":true}`)
 	defer conn.Close()
 	f.eventually("the stuck stream to run", func() bool { return f.truth().Ranks[0].Running == 1 })
 	before := f.truth().Ranks[0].Steps

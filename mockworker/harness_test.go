@@ -103,6 +103,7 @@ func (f *fleet) do(method, url, body string, header ...string) (int, http.Header
 	if err != nil {
 		f.t.Fatal(err)
 	}
+	req.Header.Set("Content-Type", "application/json")
 	for i := 0; i < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}
@@ -184,6 +185,7 @@ func (f *fleet) hang(ctx context.Context, body string) {
 		f.t.Error(err)
 		return
 	}
+	req.Header.Set("Content-Type", "application/json")
 	resp, err := f.client.Do(req)
 	if err != nil {
 		return

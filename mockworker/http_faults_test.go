@@ -191,6 +191,7 @@ func (f *fleet) streamText(ctx context.Context, body string) (string, error) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
+	req.Header.Set("Content-Type", "application/json")
 	resp, err := f.client.Do(req)
 	if err != nil {
 		return "", err

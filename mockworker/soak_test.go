@@ -123,6 +123,7 @@ func (s *soaking) ask(ctx context.Context, method, url, body string) (int, strin
 	if err != nil {
 		return 0, "", err
 	}
+	req.Header.Set("Content-Type", "application/json")
 	resp, err := s.f.client.Do(req)
 	if err != nil {
 		return 0, "", err

@@ -11,5 +11,5 @@
 // streams.
 //
 // Documented differences from a real server: usage tells cached tokens by default, token ids stand for short
-// words (internal/tokens), log probabilities are refused, and generations end only at their length.
+// words (internal/tokens), log probabilities are made up (logprobs.go), and generations end only at their length.
 package api

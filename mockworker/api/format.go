@@ -22,6 +22,9 @@ type writer struct {
 type choice struct {
 	index []byte // its number in JSON
 	sent  int    // output tokens
+	told  int    // characters of the text
+	odds  odds   // behind the text so far, once begun
+	begun bool
 	ended bool
 	state loop.State
 	ids   []uint32 // all of them, when the answer is one document
@@ -118,7 +121,7 @@ func (w *writer) chunk(b []byte, c *choice, i int, finish string, id ...uint32) 
 	c.sent += len(id)
 	b = append(append(append(b, w.head...), choicesStart...), c.index...)
 	if w.j.flavour == chat {
-		b = w.chatChoice(b, finish, id)
+		b = w.chatChoice(b, i, finish, id)
 	} else {
 		b = w.completionChoice(b, i, first, finish, id)
 	}
@@ -134,11 +137,11 @@ func (w *writer) end(b []byte) []byte {
 	return append(b, doneChunk...)
 }
 
-func (w *writer) chatChoice(b []byte, finish string, id []uint32) []byte {
+func (w *writer) chatChoice(b []byte, i int, finish string, id []uint32) []byte {
 	b = append(b, `,"delta":{"content":"`...)
 	b = tokens.AppendText(b, id...) // output tokens are words: nothing to escape
-	b = append(b, `"},"logprobs":null,"finish_reason":`...)
-	b = appendFinish(b, finish)
+	b = w.chatLogprobs(append(b, `"},"logprobs":`...), i, id)
+	b = appendFinish(append(b, `,"finish_reason":`...), finish)
 	if finish != "" {
 		b = append(b, `,"stop_reason":null`...)
 	}
@@ -151,10 +154,16 @@ func (w *writer) completionChoice(b []byte, i int, first bool, finish string, id
 	if first && w.j.echo {
 		b = w.echo(b, i)
 	}
-	b = tokens.AppendText(b, id...)
-	b = append(b, `","logprobs":null,"finish_reason":`...)
-	b = append(appendFinish(b, finish), `,"stop_reason":null,"prompt_token_ids":`...)
-	if first {
+	said := id
+	if w.j.promptOnly {
+		said = nil
+	}
+	b = tokens.AppendText(b, said...)
+	b = w.completionLogprobs(append(b, `","logprobs":`...), i, first && w.j.echo, said)
+	b = append(appendFinish(append(b, `,"finish_reason":`...), finish), `,"stop_reason":null,"prompt_token_ids":`...)
+	if first && w.j.echo {
+		b = appendIDs(b, w.j.reqs[i].Tokens)
+	} else if first {
 		b = w.promptIDs(b, i)
 	} else {
 		b = append(b, "null"...)
@@ -163,8 +172,11 @@ func (w *writer) completionChoice(b []byte, i int, first bool, finish string, id
 	return append(w.outputIDs(b, id), "}]"...)
 }
 
-// echo appends the prompt of a choice inside a JSON string.
+// echo appends the prompt of a choice inside a JSON string; who asks for token ids has it in those.
 func (w *writer) echo(b []byte, i int) []byte {
+	if w.j.returnIDs {
+		return b
+	}
 	text := quote(tokens.Decode(w.j.reqs[i].Tokens))
 	return append(b, text[1:len(text)-1]...)
 }
@@ -226,7 +238,7 @@ func (w *writer) document() []byte {
 		}
 		b = append(append(b, `{"index":`...), w.choices[i].index...)
 		if w.j.flavour == chat {
-			b = w.chatMessage(b, &w.choices[i])
+			b = w.chatMessage(b, i, &w.choices[i])
 		} else {
 			b = w.completionText(b, i, &w.choices[i])
 		}
@@ -234,8 +246,8 @@ func (w *writer) document() []byte {
 	b = append(append(b, ']'), completionMessageTail...)
 	b = w.wholeUsage(b)
 	if w.j.flavour == chat {
-		b = append(b, `,"prompt_logprobs":null,"prompt_token_ids":`...)
-		b = w.promptIDs(b, 0)
+		b = w.promptLogprobs(append(b, `,"prompt_logprobs":`...), 0)
+		b = w.promptIDs(append(b, `,"prompt_token_ids":`...), 0)
 	}
 	b = append(b, `,"kv_transfer_params":`...)
 	if w.j.kvTransfer == nil {
@@ -249,18 +261,24 @@ func (w *writer) completionText(b []byte, i int, c *choice) []byte {
 	if w.j.echo {
 		b = w.echo(b, i)
 	}
-	b = tokens.AppendText(b, c.ids...)
-	b = appendFinish(append(b, `","logprobs":null,"finish_reason":`...), c.state.Finish)
+	said := c.ids
+	if w.j.promptOnly {
+		said = nil
+	}
+	b = tokens.AppendText(b, said...)
+	b = w.completionLogprobs(append(b, `","logprobs":`...), i, w.j.echo, said)
+	b = appendFinish(append(b, `,"finish_reason":`...), c.state.Finish)
 	b = append(b, `,"stop_reason":null,"token_ids":`...)
 	b = w.outputIDs(b, c.ids)
-	b = append(b, `,"prompt_logprobs":null,"prompt_token_ids":`...)
-	return append(w.promptIDs(b, i), '}')
+	b = w.promptLogprobs(append(b, `,"prompt_logprobs":`...), i)
+	return append(w.promptIDs(append(b, `,"prompt_token_ids":`...), i), '}')
 }
 
-func (w *writer) chatMessage(b []byte, c *choice) []byte {
+func (w *writer) chatMessage(b []byte, i int, c *choice) []byte {
 	b = tokens.AppendText(append(b, `,"message":{"role":"assistant","content":"`...), c.ids...)
-	b = append(b, `","refusal":null,"annotations":null,"audio":null,"function_call":null,"tool_calls":[],"reasoning_content":null},"logprobs":null,"finish_reason":`...)
-	b = append(appendFinish(b, c.state.Finish), `,"stop_reason":null,"token_ids":`...)
+	b = append(b, `","refusal":null,"annotations":null,"audio":null,"function_call":null,"tool_calls":[],"reasoning_content":null},"logprobs":`...)
+	b = w.chatLogprobs(b, i, c.ids)
+	b = append(appendFinish(append(b, `,"finish_reason":`...), c.state.Finish), `,"stop_reason":null,"token_ids":`...)
 	return append(w.outputIDs(b, c.ids), '}')
 }
 

@@ -43,8 +43,6 @@ type body struct {
 	IgnoreEOS           bool                `json:"ignore_eos"`
 	N                   *int                `json:"n"`
 	Echo                bool                `json:"echo"`
-	Logprobs            json.RawMessage     `json:"logprobs"`
-	PromptLogprobs      *int                `json:"prompt_logprobs"`
 	CacheSalt           *string             `json:"cache_salt"`
 	Priority            int                 `json:"priority"`
 	ReturnTokenIDs      bool                `json:"return_token_ids"`
@@ -55,6 +53,7 @@ type body struct {
 	ResponseFormat      responseFormat      `json:"response_format"`
 	tools
 	knobs
+	wants
 	XArgs xargs `json:"vllm_xargs"`
 }
 
@@ -101,6 +100,9 @@ type job struct {
 	everyUsage bool // usage in every chunk
 	returnIDs  bool
 	echo       bool
+	// promptOnly tells the prompt and not the one token that is generated behind it.
+	promptOnly bool
+	logprobs   logprobs
 	kvTransfer json.RawMessage // nil without
 
 	one [1]engine.Request // room for the usual number
@@ -150,6 +152,9 @@ func (s *Server) fill(j *job, b *body, prompts [][]uint32, adapter *adapter) *ap
 		for range j.n {
 			r := engine.Request{ID: j.id, Tokens: ids, MaxTokens: out, MinTokens: b.MinTokens, IgnoreEOS: b.IgnoreEOS, Priority: b.Priority,
 				ReportFull: b.XArgs.KVCacheReportMode == "full"}
+			if j.logprobs.prompt != none {
+				r.Reuse = new(int) // what is looked at must be computed
+			}
 			if len(prompts)*j.n > 1 {
 				r.ID += "-" + strconv.Itoa(len(j.reqs))
 			}
@@ -282,6 +287,9 @@ func (s *Server) outputLength(j *job, b *body, n int) (int, *apiError) {
 	case j.flavour == chat:
 		out = min(s.o.ChatMaxTokens, most-n)
 	}
+	if j.promptOnly {
+		out = 1
+	}
 	switch {
 	case out < 1:
 		return 0, badRequest("max_tokens", "max_tokens must be at least 1, got %d.", out)
@@ -311,6 +319,7 @@ func (s *Server) readOptions(j *job, b *body) *apiError {
 	j.usage = b.Stream && (b.StreamOptions.IncludeUsage || s.o.ForceIncludeUsage)
 	j.everyUsage = j.usage && (b.StreamOptions.ContinuousUsageStats || s.o.ForceIncludeUsage)
 	j.echo = b.Echo && j.flavour == completion
+	j.promptOnly = j.echo && b.MaxTokens != nil && *b.MaxTokens == 0
 	if raw := b.KVTransferParams; len(raw) > 0 && string(raw) != "null" {
 		j.kvTransfer = raw
 	}
@@ -334,24 +343,17 @@ func (s *Server) readOptions(j *job, b *body) *apiError {
 		return badRequest("", "n must be at most %d, got %d.", maxChoices, j.n)
 	case b.Priority != 0 && !s.o.Priority:
 		return badRequest("priority", "Got priority %d but Priority scheduling is not enabled.", b.Priority)
-	case b.wantsLogprobs():
-		return badRequest("logprobs", "logprobs are not served: a mock engine draws its tokens without a distribution")
 	}
 	if j.flavour == chat {
 		if err := b.tools.check(); err != nil {
 			return err
 		}
 	}
-	return b.checkVLLM(j.n)
-}
-
-// wantsLogprobs reads what completions call a number and chats a flag.
-func (b *body) wantsLogprobs() bool {
-	switch string(b.Logprobs) {
-	case "", "null", "false":
-		return b.PromptLogprobs != nil
+	var err *apiError
+	if j.logprobs, err = b.wants.read(j.flavour, b.Stream, j.echo); err != nil {
+		return err
 	}
-	return true
+	return b.checkVLLM(j.n)
 }
 
 // name gives the request its id and its rank from the headers.

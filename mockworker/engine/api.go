@@ -139,6 +139,13 @@ type Request struct {
 	// ReportFull announces the prefix found in the cache too, by one store when the request is first
 	// scheduled (kv_cache_report_mode "full").
 	ReportFull bool
+	// Reuse bounds the tokens of its prefix that may be taken from the cache; nil is no bound. Who wants to know
+	// what the model thought of a prompt must have it computed: vLLM then reads no cache at all (0), SGLang up to
+	// where the question begins. vLLM's engine knows 0 and nil.
+	Reuse *int
+	// PrefillOnly ends a request with its prompt: the token that MaxTokens, 1, asks for is not counted, and its
+	// reader drops it.
+	PrefillOnly bool
 	// Ref is the caller's own number for the request; its Outputs carry it.
 	Ref int
 	// Hashes, if set, are those of the prompt's full blocks as Config.Hasher makes them, worked out

@@ -18,6 +18,12 @@ func (e *Engine) found(p *prefix) int { return p.tokens + p.host*e.cfg.BlockSize
 func (e *Engine) lookup(q *request) *prefix {
 	p := &e.prefix
 	p.tokens, p.host = 0, 0
+	if q.fresh {
+		for i := range p.blocks {
+			p.blocks[i] = p.blocks[i][:0]
+		}
+		return p
+	}
 	for i := range e.groups {
 		p.blocks[i] = e.scan(p.blocks[i][:0], q, &e.groups[i])
 	}

@@ -36,6 +36,7 @@ type request struct {
 	priority int
 	order    int64 // of arrival
 	report   bool  // of the prefix found, too
+	fresh    bool  // takes nothing from the cache
 
 	readyAt  int64 // when the scheduler may first see it: its arrival and Timing.Overhead
 	uncached int   // tokens not in the cache when it was queued
@@ -58,6 +59,7 @@ func newRequest(now int64, r Request, seed uint64) *request {
 		hashes:    slices.Clone(r.Hashes),
 		priority:  r.Priority,
 		report:    r.ReportFull,
+		fresh:     r.Reuse != nil && *r.Reuse == 0,
 		stats:     RequestStats{Arrival: now, Prompt: len(r.Tokens)},
 	}
 	if r.LoRAName != "" {

@@ -123,7 +123,7 @@ func (e *Engine) start(q *request, now int64, hit *prefix) {
 	q.started = true
 	found := e.found(hit)
 	q.stats.Scheduled, q.stats.CachedTokens = now, found
-	if !e.cfg.EnablePrefixCaching {
+	if !e.cfg.EnablePrefixCaching || q.fresh {
 		return
 	}
 	e.hitRate.add(float64(found) / float64(len(q.tokens)))

@@ -134,7 +134,11 @@ func (e *Engine) enqueue(q *request) {
 // reusable are the hashes of the pages that may be taken from the cache: at least the last token is left to
 // compute, because a pass over nothing yields no next token.
 func (e *Engine) reusable(q *request) []blockhash.Digest {
-	return q.hashes[:min(len(q.hashes), e.fullPages(len(q.tokens)-1))]
+	most := len(q.tokens) - 1
+	if q.reuse != nil {
+		most = min(most, *q.reuse)
+	}
+	return q.hashes[:min(len(q.hashes), e.fullPages(most))]
 }
 
 // Abort implements engine.Core.

@@ -25,6 +25,10 @@ type request struct {
 
 	// bigram pages are made of pairs of neighbouring tokens.
 	bigram bool
+	// reuse bounds the tokens that may be taken from the tree, if it is not nil; prefillOnly says that no token
+	// is wanted.
+	reuse       *int
+	prefillOnly bool
 
 	// node ends the part of the tree that the request uses, nil while it waits: its protected leading pages.
 	// own counts the pages behind those, which only it has.
@@ -45,7 +49,7 @@ const outputRoom = 256
 func newRequest(now int64, r engine.Request, draw uint64) *request {
 	q := &request{
 		id: r.ID, maxTokens: r.MaxTokens, lora: r.LoRAName, salt: r.CacheSalt, ref: r.Ref, draw: draw,
-		prompt: len(r.Tokens), hashes: slices.Clone(r.Hashes),
+		prompt: len(r.Tokens), hashes: slices.Clone(r.Hashes), reuse: r.Reuse, prefillOnly: r.PrefillOnly,
 		stats: engine.RequestStats{Arrival: now, Prompt: len(r.Tokens)},
 	}
 	q.tokens = append(make([]uint32, 0, len(r.Tokens)+min(r.MaxTokens, outputRoom)), r.Tokens...)
@@ -100,6 +104,9 @@ func (q *request) pages(from, to, pageSize int) []page {
 // finish closes the request's record.
 func (q *request) finish(outcome string) *engine.RequestStats {
 	q.stats.Output, q.stats.Outcome = q.output(), outcome
+	if q.prefillOnly {
+		q.stats.Output = 0
+	}
 	stats := q.stats
 	return &stats
 }

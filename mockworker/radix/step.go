@@ -97,7 +97,9 @@ func (e *Engine) sample(q *request, until int64) {
 		e.counters.PromptTokens += int64(q.prompt)
 	}
 	q.stats.LastToken = until
-	e.counters.GenerationTokens++
+	if !q.prefillOnly {
+		e.counters.GenerationTokens++
+	}
 	if q.left() == 0 {
 		delete(e.byID, q.id) // the id is free as soon as its last output exists
 		e.counters.FinishedLength++
