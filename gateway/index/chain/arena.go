@@ -111,6 +111,11 @@ func (a *arena) view(ref, n uint32) []uint64 {
 	return chunk[at : at+n : at+n]
 }
 
+// word is the i-th word of an array.
+func (a *arena) word(ref, i uint32) *uint64 {
+	return &(*a.chunks.Load())[ref>>chunkBits][ref&(chunkWords-1)+i]
+}
+
 // words is how many words the chunks hold, and how many of them no array uses.
 func (a *arena) words() (total, unused int64) {
 	for _, c := range *a.chunks.Load() {

@@ -122,7 +122,11 @@ func (x *Index) check() (u usage, err error) {
 }
 
 func (x *Index) countBits(r *run, n uint32, held map[index.Holder]int, u *usage) (fulls uint32) {
-	ref, words, _ := r.cover.load()
+	ref, words, sole := r.cover.load()
+	if sole != 0 {
+		held[index.Holder(ref)] += int(n)
+		return 1
+	}
 	u.used += int64(words)
 	for w, word := range x.arena.view(ref, words) {
 		for ; word != 0; word &= word - 1 {

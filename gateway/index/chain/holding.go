@@ -50,38 +50,53 @@ func (x *Index) has(s holding, offset uint32) bool {
 
 // covers reports whether h has all of r.
 func (x *Index) covers(r *run, h index.Holder) bool {
-	ref, words, _ := r.cover.load()
+	ref, words, sole := r.cover.load()
 	if uint32(h)/64 >= words {
-		return false
+		return sole != 0 && ref == uint32(h)
 	}
 	return atomic.LoadUint64(&x.arena.view(ref, words)[h/64])>>(h%64)&1 != 0
 }
 
-// coverAll sets the bit of h. The array grows with the highest holder that ever had the whole run.
+// coverAll makes h, which has not all of r yet, one of those that have. The array of bits begins with the second of
+// them and grows with the highest that there ever was.
 func (x *Index) coverAll(r *run, h index.Holder) {
-	ref, words, _ := r.cover.load()
-	if need := uint32(h)/64 + 1; need > words {
+	ref, words, sole := r.cover.load()
+	r.fulls++
+	if words == 0 && sole == 0 {
+		r.cover.store(uint32(h), 0, 1)
+		return
+	}
+	need := uint32(h)/64 + 1
+	if sole != 0 {
+		need = max(need, ref/64+1)
+	}
+	if need > words {
 		bigger, size := x.arena.alloc(need)
 		view := x.arena.view(bigger, size)
 		zeroWords(view)
-		if ref != 0 {
+		if sole != 0 {
+			setBit(view, ref, true)
+		} else {
 			moveWords(view, x.arena.view(ref, words))
 			x.arena.release(ref, words)
 		}
 		ref, words = bigger, size
 		r.cover.store(ref, words, 0)
 	}
-	word := &x.arena.view(ref, words)[h/64]
-	atomic.StoreUint64(word, atomic.LoadUint64(word)|1<<(h%64))
-	r.fulls++
+	setBit(x.arena.view(ref, words), uint32(h), true)
 }
 
-// uncover clears the bit of h.
+// uncover takes h out of those that have all of r. The bits go with the last.
 func (x *Index) uncover(r *run, h index.Holder) {
 	ref, words, _ := r.cover.load()
-	word := &x.arena.view(ref, words)[h/64]
-	atomic.StoreUint64(word, atomic.LoadUint64(word)&^(1<<(h%64)))
-	r.fulls--
+	if r.fulls--; r.fulls > 0 {
+		setBit(x.arena.view(ref, words), uint32(h), false)
+		return
+	}
+	r.cover.store(0, 0, 0)
+	if words > 0 {
+		x.arena.release(ref, words)
+	}
 }
 
 // setLead makes the first lead blocks, and no other, what h has of r. The run is open.

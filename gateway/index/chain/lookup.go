@@ -117,6 +117,7 @@ func (x *Index) walk(chain []uint64, dst index.Scores, set alive, seen func(visi
 		if n == 0 {
 			return false
 		}
+		x.warm(at.run, n, chain[position:])
 		offset = match(x.arena.view(ref, n), chain[position:])
 		through := x.pass(at.run, dst, set, uint32(position), offset)
 		position += int(offset)
@@ -140,13 +141,19 @@ func (v *visit) settled() bool {
 // pass takes the alive holders through the first matched blocks of a run that begins at position: those
 // that do not have them all get their score and leave. It reports whether any is left.
 func (x *Index) pass(r *run, dst index.Scores, set alive, position, matched uint32) (any bool) {
-	ref, width, _ := r.cover.load()
-	cover := x.arena.view(ref, width)
+	ref, width, sole := r.cover.load()
+	var cover []uint64
+	if width > 0 {
+		cover = x.arena.view(ref, width)
+	}
 	ended := false
 	for w := range set.bits {
 		var whole uint64
-		if w < len(cover) {
+		switch {
+		case w < len(cover):
 			whole = atomic.LoadUint64(&cover[w])
+		case sole != 0 && uint32(w) == ref/64:
+			whole = 1 << (ref % 64)
 		}
 		if position == 0 {
 			// Holders that came to be known after the lookup began have no place in dst.
@@ -202,5 +209,20 @@ func (s alive) score(dst index.Scores, position uint32) {
 		for ; left != 0; left &= left - 1 {
 			dst[w*64+bits.TrailingZeros64(left)] = position
 		}
+	}
+}
+
+// warm has what a lookup will read of a run of n blocks brought to the cache side by side: the bits, the partial
+// entries, and the child behind its end, if the chain goes on so far. One after the other they would be a miss each,
+// because where contents part is a branch that cannot be foreseen.
+func (x *Index) warm(r *run, n uint32, chain []uint64) {
+	if ref, words, _ := r.cover.load(); words > 0 {
+		prefetchWord(x.arena.word(ref, 0))
+	}
+	if ref, entries, _ := r.partial.load(); entries > 0 {
+		prefetchWord(x.arena.word(ref, 0))
+	}
+	if ref, log, _ := r.children.load(); ref != 0 && int(n) < len(chain) {
+		prefetchWord(x.arena.word(ref, 2*slotOf(n, chain[n], log)))
 	}
 }

@@ -5,3 +5,8 @@ package chain
 //
 //go:noescape
 func prefetchSlots(slots *slot, n int, hashes *uint64, count int)
+
+// prefetchWord asks for the cache line of a word.
+//
+//go:noescape
+func prefetchWord(word *uint64)

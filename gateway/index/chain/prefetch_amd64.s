@@ -19,3 +19,9 @@ next:
 	DECQ CX
 	JNZ  next
 	RET
+
+// func prefetchWord(word *uint64)
+TEXT ·prefetchWord(SB), NOSPLIT, $0-8
+	MOVQ word+0(FP), AX
+	PREFETCHT0 (AX)
+	RET

@@ -26,7 +26,9 @@ type run struct {
 	version atomic.Uint64
 	// content is the array of content hashes: ref 32 bits, length 16, capacity 16.
 	content packed
-	// cover is the array of bits of holders that have the whole run: ref 32 bits, words 16.
+	// cover is the holders that have the whole run: an array of bits (ref 32 bits, words 16), or, while there
+	// was never more than one, that holder itself (holder 32 bits, words 0, then 1), because most runs are one
+	// holder's and reading its bit elsewhere would be a cache miss.
 	cover packed
 	// partial is the table of holders that have some of it: ref 32 bits, entries 16, capacity 16. An entry
 	// is (holder, leading blocks held); behind the entries come as many words that say where an entry's
@@ -39,7 +41,7 @@ type run struct {
 	parent, offset uint32
 	// start is the chain position of the first block.
 	start uint32
-	// fulls counts the bits set in cover; kids the runs attached here.
+	// fulls counts the holders in cover; kids the runs attached here.
 	fulls, kids uint32
 	// stamp tells when a store last came through this run; of a run that nobody uses, it is the next such.
 	stamp uint32
@@ -204,10 +206,6 @@ func (x *Index) bury(id uint32) {
 	x.open(id)
 	x.arena.release(ref, size)
 	r.content.store(0, 0, 0)
-	if ref, words, _ := r.cover.load(); ref != 0 {
-		x.arena.release(ref, words)
-		r.cover.store(0, 0, 0)
-	}
 	if ref, _, room := r.partial.load(); ref != 0 {
 		x.arena.release(ref, 2*room)
 		r.partial.store(0, 0, 0)
