@@ -37,9 +37,11 @@ type holder struct {
 	places places
 	// twins counts, per place, the names beyond the first; a place with one name has no entry.
 	twins map[place]uint32
-	// taken and steps are scratch: the places that an event takes names from, and the way of a store.
-	taken []place
-	steps []step
+	// taken, vacant and steps are scratch: the places that an event takes names from, the slots that the names of
+	// a store will take, and its way.
+	taken  []place
+	vacant []uint32
+	steps  []step
 }
 
 var _ index.Index = (*Index)(nil)

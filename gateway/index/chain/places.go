@@ -26,9 +26,11 @@ func (p *places) home(hash uint64) int {
 }
 
 // find is the index of hash's slot, or of the vacant slot that it would take.
-func (p *places) find(hash uint64) int {
+func (p *places) find(hash uint64) int { return p.probe(p.home(hash), hash) }
+
+// probe is find from a slot on that lies between hash's home and where find leads.
+func (p *places) probe(i int, hash uint64) int {
 	slots := p.slots
-	i := p.home(hash)
 	for slots[i].at != 0 && slots[i].hash != hash {
 		if i++; i == len(slots) {
 			i = 0
@@ -67,8 +69,11 @@ func (p *places) get(hash uint64) place {
 }
 
 // put sets the place of hash and returns the one before, 0 if it had none. There is room: see reserve.
-func (p *places) put(hash uint64, at place) place {
-	s := &p.slots[p.find(hash)]
+func (p *places) put(hash uint64, at place) place { return p.putFrom(p.home(hash), hash, at) }
+
+// putFrom is put for who found earlier that the probe for hash ends at slot i or, if it was taken since, behind it.
+func (p *places) putFrom(i int, hash uint64, at place) place {
+	s := &p.slots[p.probe(i, hash)]
 	old := s.at
 	if old == 0 {
 		s.hash = hash
@@ -90,19 +95,37 @@ func (p *places) resize(slots int) {
 	old := p.slots
 	p.slots = make([]slot, slots)
 	huge(unsafe.Pointer(unsafe.SliceData(p.slots)), uintptr(slots)*unsafe.Sizeof(slot{}))
-	for _, s := range old {
-		if s.at == 0 {
-			continue
+	// The used slots are picked out first, a lot at a time and without a branch: whether a slot is used is a coin
+	// toss, and guessing it costs more than copying it.
+	var used [lot]slot
+	for len(old) > 0 {
+		n := 0
+		for _, s := range old[:min(lot, len(old))] {
+			used[n&(lot-1)] = s
+			if s.at != 0 {
+				n++
+			}
 		}
-		// All hashes differ, so the first vacant slot is its place. They come in the order of their homes,
-		// nearly: what is written lies together.
+		old = old[min(lot, len(old)):]
+		p.enter(used[:n])
+	}
+}
+
+// lot is how many slots are moved at a time, a power of two.
+const lot = 64
+
+// enter fills vacant slots. All hashes differ, so the first vacant slot behind its home is a hash's place. They come
+// in the order of their homes, nearly: what is written lies together.
+func (p *places) enter(used []slot) {
+	slots := p.slots
+	for _, s := range used {
 		i := p.home(s.hash)
-		for p.slots[i].at != 0 {
-			if i++; i == len(p.slots) {
+		for slots[i].at != 0 {
+			if i++; i == len(slots) {
 				i = 0
 			}
 		}
-		p.slots[i] = s
+		slots[i] = s
 	}
 }
 

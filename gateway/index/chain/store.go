@@ -61,13 +61,16 @@ func (x *Index) stamp(steps []step) {
 	}
 }
 
-// none reports that no hash has a place.
+// none reports that no hash has a place, and leaves in s.vacant the slots that they may take.
 func (s *holder) none(hashes []uint64) bool {
+	s.vacant = s.vacant[:0]
 	for i, hash := range hashes {
 		s.places.warm(hashes, i)
-		if s.places.slots[s.places.find(hash)].at != 0 {
+		at := s.places.find(hash)
+		if s.places.slots[at].at != 0 {
 			return false
 		}
+		s.vacant = append(s.vacant, uint32(at))
 	}
 	return true
 }
@@ -92,7 +95,7 @@ func (x *Index) storeNew(h index.Holder, s *holder, under place, hashes, content
 	i := 0
 	for _, st := range s.steps {
 		for offset := st.from; offset < st.to; offset++ {
-			if old := s.places.put(hashes[i], placeOf(st.run, offset)); old != 0 { // twice in one event
+			if old := s.places.putFrom(int(s.vacant[i]), hashes[i], placeOf(st.run, offset)); old != 0 { // twice in one event
 				res.Moved++
 				res.Known = append(res.Known, hashes[i])
 				s.taken = append(s.taken, old)
