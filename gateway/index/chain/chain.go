@@ -61,12 +61,16 @@ func (x *Index) Remove(h index.Holder, hashes []uint64) (removed, unknown int) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	taken := s.taken[:0]
+	taken, last := s.taken[:0], uint32(0)
 	for i, hash := range hashes {
 		s.places.warm(hashes, i)
 		at := s.places.take(hash)
 		if at == 0 {
 			continue
+		}
+		if at.run() != last {
+			last = at.run()
+			prefetchRun(x.runs.at(last)) // for when the index is locked
 		}
 		hashes[removed], hashes[i] = hash, hashes[removed]
 		removed++

@@ -47,6 +47,9 @@ type run struct {
 	stamp uint32
 }
 
+// prefetchRun asks for the header of a run.
+func prefetchRun(r *run) { prefetchWord((*uint64)(unsafe.Pointer(r))) }
+
 // packed is one word that holds a ref and two sizes, so that readers get all of them at once and a size
 // always fits its array.
 type packed struct{ word atomic.Uint64 }

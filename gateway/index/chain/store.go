@@ -32,6 +32,7 @@ func (x *Index) Store(h index.Holder, parent uint64, hasParent bool, hashes, con
 		if under = s.places.get(parent); under == 0 {
 			return index.StoreResult{UnknownParent: true}
 		}
+		prefetchRun(x.runs.at(under.run())) // for when the index is locked
 	}
 	if len(hashes) == 0 {
 		return index.StoreResult{}
