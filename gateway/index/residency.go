@@ -2,6 +2,7 @@ package index
 
 import (
 	"maps"
+	"slices"
 	"sync"
 
 	"fleetdrill/internal/tokens"
@@ -106,15 +107,18 @@ func (r *Residency) store(h Holder, tier Tier, parent uint64, hasParent bool, ha
 		}
 		return res
 	}
+	// The index lists the known ones in the order of the store. A new hash that comes twice is known the second time
+	// only, so they are told apart from the end.
 	known := len(res.Known)
-	for _, hash := range hashes {
-		// The index lists the known ones in the order of the store.
-		if had := len(res.Known) - known; known > 0 && res.Known[had] == hash {
+	for _, hash := range slices.Backward(hashes) {
+		if known > 0 && res.Known[known-1] == hash {
 			known--
-			s.again(hash, tier)
 		} else {
 			s.add(hash, tier, counts{})
 		}
+	}
+	for _, hash := range res.Known {
+		s.again(hash, tier)
 	}
 	return res
 }
