@@ -26,9 +26,7 @@ type Index struct {
 	stores               uint32
 	maxKids, maxPartials uint32
 
-	// holders is indexed by id, nil for an id that is not known; replaced whole under holdersMu.
-	holders   atomic.Pointer[[]*holder]
-	holdersMu sync.Mutex
+	holders index.Holders[holder]
 }
 
 // holder is one holder's side: which engine hash names which place.
@@ -48,14 +46,12 @@ var _ index.Index = (*Index)(nil)
 
 // New returns an empty index.
 func New() *Index {
-	x := &Index{arena: newArena(), runs: newRuns()}
-	x.holders.Store(&[]*holder{})
-	return x
+	return &Index{arena: newArena(), runs: newRuns()}
 }
 
 // Remove implements index.Index.
 func (x *Index) Remove(h index.Holder, hashes []uint64) (removed, unknown int) {
-	s := x.known(h)
+	s := x.holders.Known(h)
 	if s == nil {
 		return 0, len(hashes)
 	}
@@ -90,7 +86,7 @@ func (x *Index) Remove(h index.Holder, hashes []uint64) (removed, unknown int) {
 // reader sees all of the holder's chain or, once its first block is gone, none of it, and never waits for
 // the whole of a large holder.
 func (x *Index) Clear(h index.Holder) {
-	s := x.known(h)
+	s := x.holders.Known(h)
 	if s == nil {
 		return
 	}
@@ -130,18 +126,12 @@ func (x *Index) runsOf(s *holder) (ids []uint32) {
 // Drop implements index.Index.
 func (x *Index) Drop(h index.Holder) {
 	x.Clear(h)
-	x.holdersMu.Lock()
-	defer x.holdersMu.Unlock()
-	list := slices.Clone(*x.holders.Load())
-	if int(h) < len(list) {
-		list[h] = nil
-		x.holders.Store(&list)
-	}
+	x.holders.Forget(h)
 }
 
 // Holds implements index.Index.
 func (x *Index) Holds(h index.Holder, hash uint64) bool {
-	s := x.known(h)
+	s := x.holders.Known(h)
 	if s == nil {
 		return false
 	}
@@ -152,7 +142,7 @@ func (x *Index) Holds(h index.Holder, hash uint64) bool {
 
 // Count implements index.Index.
 func (x *Index) Count(h index.Holder) int {
-	s := x.known(h)
+	s := x.holders.Known(h)
 	if s == nil {
 		return 0
 	}
@@ -164,7 +154,7 @@ func (x *Index) Count(h index.Holder) int {
 // Stats implements index.Index.
 func (x *Index) Stats() index.Stats {
 	out := index.Stats{Nodes: x.nodes.Load(), Refused: x.refused.Load(), Shed: x.shed.Load()}
-	for h, s := range *x.holders.Load() {
+	for h, s := range x.holders.All() {
 		if s != nil {
 			out.Holders++
 			out.Memberships += int64(x.Count(index.Holder(h)))
@@ -175,7 +165,7 @@ func (x *Index) Stats() index.Stats {
 
 // Each implements index.Index. Only this holder is locked.
 func (x *Index) Each(h index.Holder, fn func(index.Membership) bool) {
-	s := x.known(h)
+	s := x.holders.Known(h)
 	if s == nil {
 		return
 	}
@@ -207,31 +197,4 @@ func (x *Index) contentAt(r *run, offset uint32) uint64 {
 	defer x.mu.Unlock()
 	ref, n, _ = r.content.load()
 	return atomic.LoadUint64(&x.arena.view(ref, n)[offset])
-}
-
-// known is the record of h, nil if there is none.
-func (x *Index) known(h index.Holder) *holder {
-	list := *x.holders.Load()
-	if int(h) >= len(list) {
-		return nil
-	}
-	return list[h]
-}
-
-// holder is the record of h, made on first use.
-func (x *Index) holder(h index.Holder) *holder {
-	if s := x.known(h); s != nil {
-		return s
-	}
-	x.holdersMu.Lock()
-	defer x.holdersMu.Unlock()
-	list := slices.Clone(*x.holders.Load())
-	for int(h) >= len(list) {
-		list = append(list, nil)
-	}
-	if list[h] == nil {
-		list[h] = &holder{}
-		x.holders.Store(&list)
-	}
-	return list[h]
 }

@@ -95,7 +95,7 @@ func (x *Index) check() (u usage, err error) {
 	for id := range uint32(roots) {
 		visit(id)
 	}
-	for h, s := range *x.holders.Load() {
+	for h, s := range x.holders.All() {
 		if s == nil {
 			if held[index.Holder(h)] != 0 {
 				return u, fmt.Errorf("dropped holder %d holds blocks", h)

@@ -132,7 +132,7 @@ func measure(t *testing.T, x *Index, chains [][]uint64, times []time.Duration) (
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := len(*x.holders.Load())
+	n := len(x.holders.All())
 	words := (n + 63) / 64
 	set, dst := alive{make([]uint64, words), make([]uint64, words)}, make(index.Scores, n)
 	visits := 0

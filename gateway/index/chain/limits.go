@@ -18,7 +18,7 @@ var _ index.Bounded = (*Index)(nil)
 // storeNeed is at least the words that a store of n blocks may allocate: per block a run's array, bits, a
 // bitmap or a larger partial table, and once a larger table of children, all with their rounding.
 func (x *Index) storeNeed(n int) int64 {
-	perBlock := 8 + int64(len(*x.holders.Load()))/32 + maxRun/32 + 6*int64(x.maxPartials)
+	perBlock := 8 + int64(len(x.holders.All()))/32 + maxRun/32 + 6*int64(x.maxPartials)
 	return int64(n)*perBlock + 6*int64(x.maxKids) + x.removalNeed()*reserve
 }
 
@@ -27,7 +27,7 @@ const reserve = 64
 
 // removalNeed is at least the words that giving up blocks of one run may allocate.
 func (x *Index) removalNeed() int64 {
-	return maxRun/32 + int64(len(*x.holders.Load()))/16 + 6*int64(x.maxPartials) + 6*int64(x.maxKids)
+	return maxRun/32 + int64(len(x.holders.All()))/16 + 6*int64(x.maxPartials) + 6*int64(x.maxKids)
 }
 
 // forget ends all that h has of a run, which needs no memory. It is the way out of a removal that there is no
@@ -128,7 +128,7 @@ func (x *Index) weight(r *run) int64 {
 
 // Take implements index.Cold. A run that was stored in since it was chosen stays: it may be another's by now.
 func (c *cold) Take(h index.Holder) (gone []uint64) {
-	s := c.known(h)
+	s := c.holders.Known(h)
 	if s == nil {
 		return nil
 	}

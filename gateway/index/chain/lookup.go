@@ -33,7 +33,7 @@ type alive struct{ bits, lost []uint64 }
 // then checks that none of them changed since it was read, so that the scores are those of one moment.
 // Only if writers are in the way again and again does it wait for them.
 func (x *Index) Lookup(chain []uint64, dst index.Scores) index.Scores {
-	n := len(*x.holders.Load())
+	n := len(x.holders.All())
 	if cap(dst) < n {
 		dst = make(index.Scores, n)
 	}

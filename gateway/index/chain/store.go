@@ -24,7 +24,7 @@ func (x *Index) Store(h index.Holder, parent uint64, hasParent bool, hashes, con
 		x.refused.Add(int64(len(hashes)))
 		return index.StoreResult{Refused: len(hashes)}
 	}
-	s := x.holder(h)
+	s := x.holders.Of(h)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var under place

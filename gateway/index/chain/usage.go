@@ -18,7 +18,7 @@ func (x *Index) Usage() index.Usage {
 	x.mu.Unlock()
 	const runBytes = int64(unsafe.Sizeof(run{}))
 	slots := 0
-	for _, s := range *x.holders.Load() {
+	for _, s := range x.holders.All() {
 		if s != nil {
 			s.mu.Lock()
 			slots += cap(s.places.slots)
@@ -32,7 +32,7 @@ func (x *Index) Usage() index.Usage {
 
 // Walked implements index.Accountant. Writers wait meanwhile.
 func (x *Index) Walked(chain []uint64) (runs int) {
-	n := len(*x.holders.Load())
+	n := len(x.holders.All())
 	words := (n + 63) / 64
 	set, dst := alive{make([]uint64, words), make([]uint64, words)}, make(index.Scores, n)
 	x.mu.Lock()

@@ -1,7 +1,6 @@
 package crtc
 
 import (
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -15,14 +14,13 @@ type Index struct {
 	// refused counts blocks of holders that cannot be.
 	refused atomic.Int64
 
-	// holders is indexed by id, nil for an id that is not known; replaced whole under holdersMu.
-	holders   atomic.Pointer[[]*holder]
-	holdersMu sync.Mutex
+	holders index.Holders[holder]
 }
 
 // holder is one holder's names.
 type holder struct {
-	mu    sync.Mutex
+	mu sync.Mutex
+	// names is nil until the first.
 	names map[uint64]spot
 }
 
@@ -36,15 +34,11 @@ type spot struct {
 var _ index.Index = (*Index)(nil)
 
 // New returns an empty tree.
-func New() *Index {
-	x := &Index{root: &node{}}
-	x.holders.Store(&[]*holder{})
-	return x
-}
+func New() *Index { return &Index{root: &node{}} }
 
 // Remove implements index.Index.
 func (x *Index) Remove(h index.Holder, hashes []uint64) (removed, unknown int) {
-	s := x.known(h)
+	s := x.holders.Known(h)
 	if s == nil {
 		return 0, len(hashes)
 	}
@@ -117,7 +111,7 @@ func (x *Index) unlink(n *node) {
 
 // Clear implements index.Index.
 func (x *Index) Clear(h index.Holder) {
-	s := x.known(h)
+	s := x.holders.Known(h)
 	if s == nil {
 		return
 	}
@@ -131,24 +125,18 @@ func (x *Index) Clear(h index.Holder) {
 	for _, spots := range edges {
 		x.unname(h, spots)
 	}
-	s.names = make(map[uint64]spot)
+	s.names = nil
 }
 
 // Drop implements index.Index.
 func (x *Index) Drop(h index.Holder) {
 	x.Clear(h)
-	x.holdersMu.Lock()
-	defer x.holdersMu.Unlock()
-	list := slices.Clone(*x.holders.Load())
-	if int(h) < len(list) {
-		list[h] = nil
-		x.holders.Store(&list)
-	}
+	x.holders.Forget(h)
 }
 
 // Holds implements index.Index.
 func (x *Index) Holds(h index.Holder, hash uint64) bool {
-	s := x.known(h)
+	s := x.holders.Known(h)
 	if s == nil {
 		return false
 	}
@@ -160,7 +148,7 @@ func (x *Index) Holds(h index.Holder, hash uint64) bool {
 
 // Count implements index.Index.
 func (x *Index) Count(h index.Holder) int {
-	s := x.known(h)
+	s := x.holders.Known(h)
 	if s == nil {
 		return 0
 	}
@@ -173,7 +161,7 @@ func (x *Index) Count(h index.Holder) int {
 // stand before or behind one that somebody has.
 func (x *Index) Stats() index.Stats {
 	out := index.Stats{Nodes: x.blocks.Load(), Refused: x.refused.Load()}
-	for h, s := range *x.holders.Load() {
+	for h, s := range x.holders.All() {
 		if s != nil {
 			out.Holders++
 			out.Memberships += int64(x.Count(index.Holder(h)))
@@ -184,7 +172,7 @@ func (x *Index) Stats() index.Stats {
 
 // Each implements index.Index. Only this holder is locked.
 func (x *Index) Each(h index.Holder, fn func(index.Membership) bool) {
-	s := x.known(h)
+	s := x.holders.Known(h)
 	if s == nil {
 		return
 	}
@@ -198,31 +186,4 @@ func (x *Index) Each(h index.Holder, fn func(index.Membership) bool) {
 			return
 		}
 	}
-}
-
-// known is the record of h, nil if there is none.
-func (x *Index) known(h index.Holder) *holder {
-	list := *x.holders.Load()
-	if int(h) >= len(list) {
-		return nil
-	}
-	return list[h]
-}
-
-// holder is the record of h, made on first use.
-func (x *Index) holder(h index.Holder) *holder {
-	if s := x.known(h); s != nil {
-		return s
-	}
-	x.holdersMu.Lock()
-	defer x.holdersMu.Unlock()
-	list := slices.Clone(*x.holders.Load())
-	for int(h) >= len(list) {
-		list = append(list, nil)
-	}
-	if list[h] == nil {
-		list[h] = &holder{names: make(map[uint64]spot)}
-		x.holders.Store(&list)
-	}
-	return list[h]
 }

@@ -12,7 +12,7 @@ const fixedHolders = 1024
 // Lookup implements index.Index. It locks, for reading, one node after the other, the child before its
 // parent is let go. The scores of one lookup may be of different moments.
 func (x *Index) Lookup(chain []uint64, dst index.Scores) index.Scores {
-	length := len(*x.holders.Load())
+	length := len(x.holders.All())
 	if cap(dst) < length {
 		dst = make(index.Scores, length)
 	}

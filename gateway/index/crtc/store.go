@@ -9,9 +9,12 @@ func (x *Index) Store(h index.Holder, parent uint64, hasParent bool, hashes, con
 		x.refused.Add(int64(len(hashes)))
 		return index.StoreResult{Refused: len(hashes)}
 	}
-	s := x.holder(h)
+	s := x.holders.Of(h)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.names == nil {
+		s.names = make(map[uint64]spot)
+	}
 	w := walk{index: x, holder: h, names: s.names, hashes: hashes, contents: contents}
 	if hasParent {
 		at, ok := s.names[parent]
