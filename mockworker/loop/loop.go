@@ -364,8 +364,9 @@ func (l *Loop) sleepUntil(until int64) bool {
 	return true
 }
 
-// sendEvery is how many outputs are booked before the first of them leave: the booking of a thousand requests
-// that end takes milliseconds, which nobody should wait for.
+// sendEvery is how many ends of requests are booked before the tokens so far leave: booking a thousand takes
+// milliseconds, which nobody should wait for. Other tokens are booked so quickly that to send them in pieces
+// only costs CPU: two cores then work on the same streams.
 const sendEvery = 64
 
 // finishStep gives out what a step produced. Events go first: who sees the last token of a request finds
@@ -380,9 +381,13 @@ func (l *Loop) finishStep(res *engine.StepResult) {
 	// Counters before tokens: who has its last token finds itself counted.
 	l.countCached(res.Outputs)
 	l.snapshot()
+	ended := 0
 	for i := range res.Outputs {
 		l.deliver(&res.Outputs[i], res.Until)
-		if i%sendEvery == sendEvery-1 {
+		if res.Outputs[i].Finish == "" {
+			continue
+		}
+		if ended++; ended%sendEvery == 0 {
 			l.out.send(false)
 		}
 	}
