@@ -2,10 +2,7 @@ package workerbench
 
 import (
 	"bytes"
-	"io"
-	"strings"
 	"testing"
-	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -71,24 +68,5 @@ not measured: idle of the peer: its memory and CPU need --peer-pid
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Error(diff)
-	}
-}
-
-// Tokens are counted however the network cuts the stream.
-func TestStreamsAreCountedInAnyCut(t *testing.T) {
-	const chunk = `data: {"choices":[{"index":0,"delta":{"content":"word"}}]}` + "\n\n"
-	text := `data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}` + "\n\n" + strings.Repeat(chunk, 7) + "data: [DONE]\n\n"
-	for name, r := range map[string]io.Reader{
-		"whole": strings.NewReader(text), "byte by byte": iotest.OneByteReader(strings.NewReader(text)),
-		"halves": iotest.HalfReader(strings.NewReader(text)),
-	} {
-		var g gaps
-		if err := g.follow(r); err != nil || g.tokens != 7 {
-			t.Errorf("%s: %d tokens, %v", name, g.tokens, err)
-		}
-	}
-	var g gaps
-	if err := g.follow(io.MultiReader(strings.NewReader(text), iotest.ErrReader(io.ErrUnexpectedEOF))); err != io.ErrUnexpectedEOF {
-		t.Errorf("a broken stream ends with %v", err)
 	}
 }

@@ -1,14 +1,9 @@
 package workerbench
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"io"
-	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"fleetdrill/replayer/load"
 )
@@ -69,39 +64,35 @@ func (b *bench) streamsOnce(ctx context.Context, t target, values map[string][]f
 	if err := once(ctx, t, request); err != nil {
 		return err
 	}
-	conns, err := dialAll(ctx, t.addr, n)
-	if err != nil {
-		return err
-	}
 	var before usage
 	if t.pid != 0 {
 		if before, err = usageOf(t.pid); err != nil {
 			return err
 		}
 	}
-	var s gapSum
-	var g errgroup.Group
-	for _, c := range conns {
-		g.Go(func() error {
-			defer c.Close()
-			var seen gaps
-			err := c.do(request, seen.follow)
-			s.add(&seen)
-			return err
-		})
-	}
-	if err := g.Wait(); err != nil {
+	c, err := newCrowd(ctx, t.addr, n, length)
+	if err != nil {
 		return err
 	}
-	s.into(values)
+	if t.pid != 0 { // taking a connection in is no token's
+		opened, err := usageOf(t.pid)
+		if err != nil {
+			return errors.Join(err, c.close())
+		}
+		before.cpu = opened.cpu
+	}
+	if err := errors.Join(c.run(ctx, request), c.close()); err != nil {
+		return err
+	}
+	tokens := float64(c.into(values))
 	if t.pid == 0 {
 		return nil
 	}
 	after, err := usageOf(t.pid)
 	cpu := after.cpu - before.cpu
 	values[streamMemory] = append(values[streamMemory], (after.peak-before.rss)/1024/float64(n))
-	values[streamCPU] = append(values[streamCPU], cpu/float64(s.tokens)*1e6)
-	values[streamCore] = append(values[streamCore], float64(s.tokens)/cpu)
+	values[streamCPU] = append(values[streamCPU], cpu/tokens*1e6)
+	values[streamCore] = append(values[streamCore], tokens/cpu)
 	return err
 }
 
@@ -125,79 +116,18 @@ func dialAll(ctx context.Context, addr string, n int) (conns []*conn, err error)
 	return conns, nil
 }
 
-// gaps is what one stream saw.
-type gaps struct {
-	ns     []int64
-	tokens int64
-	last   time.Time
-}
-
-// contentMark stands once in every chunk that carries a token, in the chat shape of OpenAI. The first chunk
-// of a stream has a role and an empty content, and counts as none.
-var contentMark = []byte(`"content":"`)
-
-// follow reads a stream to its end. What arrives in one read arrived together and has one gap before it.
-func (g *gaps) follow(r io.Reader) error {
-	buf := make([]byte, 4<<10)
-	carry := 0 // bytes kept of the read before: a mark whose content has not been seen, or part of one
-	for {
-		n, err := r.Read(buf[carry:])
-		seen := buf[:carry+n]
-		if got := contents(seen); got > 0 {
-			g.token(time.Now(), got)
-		}
-		carry = copy(buf, seen[max(0, len(seen)-len(contentMark)):])
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
-}
-
-// contents counts the marks with something behind them. A mark at the very end waits for more.
-func contents(b []byte) (n int64) {
-	for {
-		_, after, ok := bytes.Cut(b, contentMark)
-		if !ok || len(after) == 0 {
-			return n
-		}
-		if after[0] != '"' {
-			n++
-		}
-		b = after
-	}
-}
-
-// token notes n tokens that came at now. Gaps begin with the second, so that they say how even the stream
-// is and not how long the prompt took.
-func (g *gaps) token(now time.Time, n int64) {
-	if g.tokens > 0 {
-		g.ns = append(g.ns, int64(now.Sub(g.last)))
-	}
-	g.tokens, g.last = g.tokens+n, now
-}
-
-// gapSum is what all streams saw.
-type gapSum struct {
-	mu     sync.Mutex // guards everything below
-	ns     []int64
-	tokens int64
-}
-
-func (s *gapSum) add(g *gaps) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ns, s.tokens = append(s.ns, g.ns...), s.tokens+g.tokens
-}
-
-func (s *gapSum) into(values map[string][]float64) {
+// into adds what all streams saw to the values, and returns how many tokens came.
+func (c *crowd) into(values map[string][]float64) (tokens int64) {
 	h := load.NewHistogram()
-	for _, ns := range s.ns {
-		h.Add(ns)
+	for i := range c.members {
+		seen := &c.members[i].seen
+		tokens += seen.tokens
+		for _, ns := range seen.ns {
+			h.Add(ns)
+		}
 	}
 	q := h.Quantiles()
 	values[streamGap50] = append(values[streamGap50], q.P50)
 	values[streamGap99] = append(values[streamGap99], q.P99)
+	return tokens
 }
