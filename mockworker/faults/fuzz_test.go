@@ -2,10 +2,13 @@ package faults
 
 import (
 	"encoding/json"
-	"slices"
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"fleetdrill/internal/contract"
 )
 
 // FuzzParse: whatever is taken can be shown and taken again, and means the same.
@@ -50,6 +53,36 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
+// Every parameter of the table has a place in a Spec, of a type that its form can be read into, and a default
+// that means itself.
+func TestEveryParameterHasAPlace(t *testing.T) {
+	for _, h := range contract.Hooks {
+		var s Spec
+		for _, p := range paramsOf(h, &s) {
+			ok := false
+			switch p.Form {
+			case contract.HookWhole:
+				_, i := p.at.(*int)
+				_, i64 := p.at.(*int64)
+				ok = i || i64
+			case contract.HookNumber, contract.HookShare:
+				_, ok = p.at.(*float64)
+			case contract.HookDuration:
+				_, ok = p.at.(*time.Duration)
+			case contract.HookWord:
+				_, ok = p.at.(*string)
+			}
+			if !ok {
+				t.Errorf("%s.%s goes to a %T", h.Kind, p.Name, p.at)
+				continue
+			}
+			if p.setDefault(); p.Default != "" && fmt.Sprint(p.value()) != p.Default {
+				t.Errorf("%s.%s: the default %q reads as %v", h.Kind, p.Name, p.Default, p.value())
+			}
+		}
+	}
+}
+
 // A worker without events has no publisher to break.
 func TestPublisherFaultsNeedAPublisher(t *testing.T) {
 	for _, kind := range kinds() {
@@ -68,8 +101,8 @@ func TestPublisherFaultsNeedAPublisher(t *testing.T) {
 		if _, err := Parse(text, Worker{Ranks: 1, Events: true}); err != nil {
 			t.Errorf("%s: %v", text, err)
 		}
-		want := kind == "pause" || kind == "wedge" || kind == "exit" || slices.Contains(httpKinds, kind) || slices.Contains(machineKinds, kind)
-		if _, err := Parse(text, Worker{Ranks: 1}); (err == nil) != want {
+		hook, _ := contract.HookOf(kind)
+		if _, err := Parse(text, Worker{Ranks: 1}); (err == nil) == hook.Events {
 			t.Errorf("%s without events: %v", text, err)
 		}
 	}

@@ -1,11 +1,7 @@
 package faults
 
 import (
-	"encoding/json"
-	"errors"
-	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"fleetdrill/internal/contract"
@@ -37,87 +33,6 @@ type HTTP struct {
 	Every int
 	// At is when a process exits, counted from the arming.
 	At time.Duration
-}
-
-// httpKinds are the kinds of the HTTP port. They act on the worker, whatever its ranks.
-var httpKinds = []string{
-	contract.FaultHealth, contract.FaultListener, contract.FaultCutStream, contract.FaultErrors, contract.FaultStaleLoad,
-}
-
-// httpParams are the parameters of an HTTP kind, bound to s; nil for another kind.
-func httpParams(s *Spec) []param {
-	lasts := duration("for", &s.For, maxFor)
-	switch s.Kind {
-	case contract.FaultHealth:
-		return []param{oneOf("mode", &s.Mode, ModeDelay, ModeError, ModeFlap), duration("by", &s.By, maxBy), lasts}
-	case contract.FaultListener:
-		return []param{oneOf("mode", &s.Mode, ModeClosed, ModeBlackhole, ModeReset),
-			oneOf("existing", &s.Existing, ExistingKeep, ExistingClose), lasts}
-	case contract.FaultCutStream:
-		return []param{oneOf("how", &s.How, HowFIN, HowRST, HowSilence, HowCleanEnd), whole("after_tokens", &s.AfterTokens, 0, 1<<30),
-			share("share", &s.Share), optional("count", &s.Count, maxCount), lasts}
-	case contract.FaultErrors:
-		return []param{whole("status", &s.Status, 400, 599), share("share", &s.Share), optional("first", &s.Count, maxCount),
-			optional("every", &s.Every, maxCount), lasts}
-	case contract.FaultStaleLoad:
-		return []param{oneOf("mode", &s.Mode, ModeFreeze, ModeZero, ModeAbsent), lasts}
-	}
-	return nil
-}
-
-// setHTTPDefaults fills in what a body may leave out.
-func (s *Spec) setHTTPDefaults() {
-	switch s.Kind {
-	case contract.FaultHealth:
-		s.Mode = ModeError
-	case contract.FaultListener:
-		s.Mode, s.Existing = ModeClosed, ExistingKeep
-	case contract.FaultCutStream:
-		s.How, s.AfterTokens, s.Share = HowFIN, 1, 1
-	case contract.FaultErrors:
-		s.Status, s.Share = 500, 1
-	case contract.FaultStaleLoad:
-		s.Mode = ModeFreeze
-	}
-}
-
-// checkHTTP is what no single parameter tells.
-func (s *Spec) checkHTTP() error {
-	switch {
-	case s.Kind == contract.FaultHealth && s.Mode != ModeError && s.By == 0:
-		return fmt.Errorf("parameter by is missing: how long a %s of the health paths takes", s.Mode)
-	case s.Kind == contract.FaultHealth && s.Mode == ModeError && s.By != 0:
-		return errors.New("parameter by needs mode delay or flap")
-	case s.Kind == contract.FaultErrors && s.Every > 0 && s.Share != 1:
-		return errors.New("parameters share and every are both given: one of them says which requests fail")
-	case s.Kind == contract.FaultExit && s.At > 0 && s.AfterTokens > 0:
-		return errors.New("parameters at and after_tokens are both given: one of them says when the process exits")
-	}
-	return nil
-}
-
-// share is a parameter above 0 and up to 1.
-func share(name string, v *float64) param {
-	return param{name, func(raw json.RawMessage) error {
-		f, err := strconv.ParseFloat(string(raw), 64)
-		if err != nil || !(f > 0 && f <= 1) {
-			return fmt.Errorf("is %s, must be a number above 0 and up to 1", raw)
-		}
-		*v = f
-		return nil
-	}, func() any { return *v }}
-}
-
-// optional is a whole number from 1, 0 standing for not given.
-func optional[T int | int64](name string, v *T, most T) param {
-	p := whole(name, v, 1, most)
-	p.show = func() any {
-		if *v == 0 {
-			return nil
-		}
-		return *v
-	}
-	return p
 }
 
 // Health is what becomes of one request to a health path.

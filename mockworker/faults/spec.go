@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -26,16 +25,6 @@ const (
 const (
 	OnToken      = "token"
 	OnFullReport = "full_report"
-)
-
-// Bounds of parameters: far above what a drill needs, low enough that a slip of the keyboard is refused.
-const (
-	maxFor   = 24 * time.Hour
-	maxBy    = time.Hour
-	maxCount = 1_000_000
-	// MaxAhead batches are made at once, about 300 bytes each.
-	MaxAhead = 100_000
-	maxCode  = 255
 )
 
 // Spec is one fault to arm: checked, and with every default filled in. A field that is no parameter of
@@ -82,20 +71,21 @@ func Parse(body []byte, w Worker) (Spec, error) {
 	if err := take(given, "kind", func(raw json.RawMessage) error { return text(raw, &s.Kind) }); err != nil {
 		return Spec{}, err
 	}
-	params, ok := paramsOf(&s)
+	hook, ok := contract.HookOf(s.Kind)
 	if !ok {
 		return Spec{}, fmt.Errorf("kind is %q, must be one of %s", s.Kind, strings.Join(kinds(), ", "))
 	}
-	s.setDefaults()
+	params := paramsOf(hook, &s)
 	for _, p := range params {
-		if err := take(given, p.name, p.read); err != nil {
+		p.setDefault()
+		if err := take(given, p.Name, p.read); err != nil {
 			return Spec{}, err
 		}
 	}
 	for name := range given {
 		return Spec{}, fmt.Errorf("parameter %q is not known for %s: known are %s", name, s.Kind, strings.Join(names(params), ", "))
 	}
-	return s, s.check(w)
+	return s, s.check(hook, w)
 }
 
 // object reads one JSON object and nothing behind it.
@@ -125,23 +115,19 @@ func take(given map[string]json.RawMessage, name string, read func(json.RawMessa
 }
 
 // check is what no single parameter tells.
-func (s *Spec) check(w Worker) error {
-	if err := errors.Join(s.checkHTTP(), s.checkWire(), s.checkMachine()); err != nil {
-		return err
+func (s *Spec) check(hook contract.Hook, w Worker) error {
+	if c := hook.Conflict(s.values(hook)); c.Problem != "" {
+		what := "parameter"
+		if len(c.Params) > 1 {
+			what = "parameters"
+		}
+		return fmt.Errorf("%s %s %s", what, strings.Join(c.Params, " and "), c.Problem)
 	}
 	switch {
 	case s.Rank >= w.Ranks:
 		return fmt.Errorf("parameter rank is %d: this worker has %d", s.Rank, w.Ranks)
-	case s.touchesEvents() && !w.Events:
+	case hook.Events && !w.Events:
 		return fmt.Errorf("kind is %s, but this worker publishes no events: start it with --kv-events-config", s.Kind)
-	case s.Kind == contract.FaultDropBatches && s.Count == 0:
-		return errors.New("parameter count is missing: how many batches to drop")
-	case s.Kind == contract.FaultDelayPublisher && s.By == 0:
-		return errors.New("parameter by is missing: how much later batches leave")
-	case s.Kind == contract.FaultExit && s.On == OnFullReport && (s.At > 0 || s.AfterTokens > 0):
-		return errors.New("parameter on is full_report: at and after_tokens say otherwise when the process exits")
-	case s.Ahead > 0 && s.Socket == Keep:
-		return errors.New("parameter ahead needs socket rebind: a subscriber of a socket that stays receives every batch")
 	}
 	if s.Socket == "" && s.Kind == contract.FaultRestartPublisher {
 		s.Socket = Keep
@@ -152,77 +138,34 @@ func (s *Spec) check(w Worker) error {
 	return nil
 }
 
-func (s *Spec) touchesEvents() bool {
-	switch s.Kind {
-	case contract.FaultDropBatches, contract.FaultDelayPublisher, contract.FaultMutePublisher, contract.FaultRestartPublisher:
-		return true
+func kinds() (out []string) {
+	for _, h := range contract.Hooks {
+		out = append(out, h.Kind)
 	}
-	return slices.Contains(wireKinds, s.Kind)
+	return out
 }
 
-func kinds() []string {
-	return slices.Concat([]string{
-		contract.FaultPause, contract.FaultWedge, contract.FaultDropBatches, contract.FaultDelayPublisher,
-		contract.FaultMutePublisher, contract.FaultRestartPublisher, contract.FaultExit,
-	}, wireKinds, machineKinds, httpKinds)
-}
-
-// param is one parameter of a kind: how it is read into a Spec, and shown out of it; nil is not shown.
-type param struct {
-	name string
-	read func(json.RawMessage) error
-	show func() any
-}
-
-// paramsOf are the parameters of s.Kind, bound to s.
-func paramsOf(s *Spec) ([]param, bool) {
-	if params := httpParams(s); params != nil {
-		return params, true
-	}
-	params := []param{whole("rank", &s.Rank, 0, 1<<20)}
-	for _, more := range [][]param{wireParams(s), machineParams(s)} {
-		if more != nil {
-			return append(params, more...), true
-		}
-	}
-	switch s.Kind {
-	case contract.FaultPause, contract.FaultWedge, contract.FaultMutePublisher:
-		params = append(params, duration("for", &s.For, maxFor))
-	case contract.FaultDropBatches:
-		params = append(params, whole("count", &s.Count, 1, maxCount), oneOf("replay", &s.Replay, Keep, Lost))
-	case contract.FaultDelayPublisher:
-		params = append(params, duration("by", &s.By, maxBy), duration("for", &s.For, maxFor))
-	case contract.FaultRestartPublisher:
-		params = append(params, oneOf("cache", &s.Cache, Keep, Empty), oneOf("socket", &s.Socket, Keep, Rebind),
-			whole("ahead", &s.Ahead, 0, MaxAhead))
-	case contract.FaultExit:
-		params = append(params, whole("code", &s.Code, 0, maxCode), whole("after_tokens", &s.AfterTokens, 0, 1<<30),
-			duration("at", &s.At, maxFor), oneOf("on", &s.On, OnToken, OnFullReport))
-	default:
-		return nil, false
-	}
-	return params, true
-}
-
-// setDefaults fills in what a body may leave out.
-func (s *Spec) setDefaults() {
-	s.setHTTPDefaults()
-	s.setWireDefaults()
-	s.setMachineDefaults()
-	switch s.Kind {
-	case contract.FaultDropBatches:
-		s.Replay = Keep
-	case contract.FaultRestartPublisher:
-		s.Cache = Keep
-	case contract.FaultExit:
-		s.Code, s.On = 1, OnToken
-	}
+// ActsOnce says whether a kind acts in the moment it is armed, between two steps, and is done with that.
+func ActsOnce(kind string) bool {
+	h, _ := contract.HookOf(kind)
+	return h.Ends == contract.HookOnce
 }
 
 func names(params []param) []string {
 	out := []string{"kind"}
 	for _, p := range params {
-		out = append(out, p.name)
+		out = append(out, p.Name)
+	}
+	return out
+}
+
+// values are the parameters of s with their values in force.
+func (s *Spec) values(hook contract.Hook) contract.HookValues {
+	out := contract.HookValues{}
+	for _, p := range paramsOf(hook, s) {
+		if v := p.value(); v != nil {
+			out[p.Name] = v
+		}
 	}
 	return out
 }
@@ -230,61 +173,14 @@ func names(params []param) []string {
 // params shows every parameter of s with its value in force.
 func (s Spec) params() map[string]any {
 	out := map[string]any{}
-	params, _ := paramsOf(&s)
-	for _, p := range params {
-		if v := p.show(); v != nil {
-			out[p.name] = v
+	hook, _ := contract.HookOf(s.Kind)
+	for name, v := range s.values(hook) {
+		if d, ok := v.(time.Duration); ok {
+			v = d.String()
 		}
+		out[name] = v
 	}
 	return out
-}
-
-// whole is a parameter that is a whole number from least to most.
-func whole[T int | int64](name string, v *T, least, most T) param {
-	return param{name, func(raw json.RawMessage) error {
-		n, err := json.Number(raw).Int64()
-		if err != nil || n < int64(least) || n > int64(most) {
-			return fmt.Errorf("is %s, must be a whole number from %d to %d", raw, least, most)
-		}
-		*v = T(n)
-		return nil
-	}, func() any { return *v }}
-}
-
-// duration is a parameter like "1.5s", above 0 and at most most; 0 stands for not given.
-func duration(name string, v *time.Duration, most time.Duration) param {
-	return param{name, func(raw json.RawMessage) error {
-		var s string
-		if err := text(raw, &s); err != nil {
-			return err
-		}
-		d, err := time.ParseDuration(s)
-		if err != nil || d <= 0 || d > most {
-			return fmt.Errorf("is %q, must be a duration above 0 and up to %s, such as \"8s\"", s, most)
-		}
-		*v = d
-		return nil
-	}, func() any {
-		if *v == 0 {
-			return nil
-		}
-		return v.String()
-	}}
-}
-
-// oneOf is a parameter out of a list of words.
-func oneOf(name string, v *string, words ...string) param {
-	return param{name, func(raw json.RawMessage) error {
-		var s string
-		if err := text(raw, &s); err != nil {
-			return err
-		}
-		if !slices.Contains(words, s) {
-			return fmt.Errorf("is %q, must be %s", s, strings.Join(words, " or "))
-		}
-		*v = s
-		return nil
-	}, func() any { return *v }}
 }
 
 // text reads a JSON string; null is none.

@@ -1,9 +1,6 @@
 package faults
 
 import (
-	"errors"
-	"slices"
-
 	"fleetdrill/internal/contract"
 	"fleetdrill/mockworker/late"
 	"fleetdrill/mockworker/truth"
@@ -18,9 +15,6 @@ const (
 	MaskPart, MaskAll                   = "part", "all"
 	TierAll, TierDevice, TierHost       = "all", "device", "host"
 )
-
-// maxAfter bounds the batches that a truncated replay still has: no replay buffer is larger.
-const maxAfter = 1_000_000
 
 // Wire are the parameters of the faults of the event stream and its replay.
 type Wire struct {
@@ -47,71 +41,6 @@ type Wire struct {
 var batchKinds = []string{
 	contract.FaultStaleStore, contract.FaultMaskedStore, contract.FaultUnknownParent, contract.FaultDuplicate, contract.FaultUnknownEvent,
 	contract.FaultUnknownField, contract.FaultCorrupt, contract.FaultTruncate, contract.FaultReorder,
-}
-
-// wireKinds are all kinds of this file. They need a publisher.
-var wireKinds = slices.Concat(batchKinds, []string{
-	contract.FaultMuteStores, contract.FaultMuteRemovals, contract.FaultLateRemovals,
-	contract.FaultReplayHang, contract.FaultReplayEmpty, contract.FaultReplayTruncate,
-})
-
-// wireParams are the parameters of a kind of this file but for the rank, bound to s; nil for another kind.
-func wireParams(s *Spec) []param {
-	count, lasts := whole("count", &s.Count, 1, maxCount), duration("for", &s.For, maxFor)
-	switch s.Kind {
-	case contract.FaultDuplicate:
-		return []param{count, oneOf("of", &s.Of, OfBatch, OfStore, OfHash)}
-	case contract.FaultCorrupt:
-		return []param{count, oneOf("field", &s.Field, FieldPayload, FieldSeq, FieldTopic, FieldHash, FieldParent, FieldTokens)}
-	case contract.FaultUnknownField:
-		return []param{count, oneOf("in", &s.In, InEvent, InBatch)}
-	case contract.FaultMaskedStore:
-		return []param{count, oneOf("mask", &s.Mask, MaskPart, MaskAll)}
-	case contract.FaultLateRemovals:
-		return []param{optional("steps", &s.Steps, late.MaxSteps), duration("by", &s.By, late.MaxBy), lasts}
-	case contract.FaultReplayTruncate:
-		return []param{whole("after", &s.After, 0, maxAfter), oneOf("end", &s.End, Lost, Keep), lasts}
-	case contract.FaultMuteStores, contract.FaultMuteRemovals:
-		return []param{oneOf("tier", &s.Tier, TierAll, TierDevice, TierHost), lasts}
-	case contract.FaultReplayHang, contract.FaultReplayEmpty:
-		return []param{lasts}
-	}
-	if slices.Contains(batchKinds, s.Kind) {
-		return []param{count}
-	}
-	return nil
-}
-
-// setWireDefaults fills in what a body may leave out.
-func (s *Spec) setWireDefaults() {
-	if slices.Contains(batchKinds, s.Kind) {
-		s.Count = 1
-	}
-	switch s.Kind {
-	case contract.FaultDuplicate:
-		s.Of = OfBatch
-	case contract.FaultCorrupt:
-		s.Field = FieldPayload
-	case contract.FaultUnknownField:
-		s.In = InEvent
-	case contract.FaultMaskedStore:
-		s.Mask = MaskPart
-	case contract.FaultMuteStores, contract.FaultMuteRemovals:
-		s.Tier = TierAll
-	case contract.FaultReplayTruncate:
-		s.End = Lost
-	}
-}
-
-// checkWire is what no single parameter tells.
-func (s *Spec) checkWire() error {
-	if s.Kind != contract.FaultLateRemovals {
-		return nil
-	}
-	if (s.Steps > 0) == (s.By > 0) {
-		return errors.New("parameters steps and by: exactly one of them says how late removals are")
-	}
-	return nil
 }
 
 // Twist is one thing to do to the batch that is about to be sent.
