@@ -88,7 +88,7 @@ func (r *run) prepare(ctx context.Context, step PlannedStep) (*act, error) {
 		return a, err
 	}
 	a.kind = kind
-	a.fault = kind.make(scene{worker: worker, params: step.fault.Params, journal: r.journal, token: uint32(r.plan.Seed)})
+	a.fault = kind.make(scene{worker: worker, params: step.fault.Params, journal: r.journal, blockSize: r.plan.BlockSize, selfHeals: step.fault.SelfHeals(), token: uint32(r.plan.Seed)})
 	r.acts = append(r.acts, a)
 	within, cancel := context.WithTimeoutCause(ctx, prepareWithin, fmt.Errorf("not prepared within %v", prepareWithin))
 	defer cancel()

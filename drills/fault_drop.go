@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"fleetdrill/drills/record"
-	"fleetdrill/drills/scenario"
 	"fleetdrill/internal/clock"
 )
 
@@ -16,8 +15,7 @@ var errEndsItself = errors.New("this fault ends by itself")
 // dropFault makes an engine's publisher use up sequence numbers without sending their batches. Batches
 // flow with traffic only, so its proof waits for traffic.
 type dropFault struct {
-	scene
-	hook
+	hookFault
 	tap *tap
 	// last is the newest sequence number when the tap was up, from the engine's own counter: every later
 	// one must arrive.
@@ -45,16 +43,12 @@ func readyTap(ctx context.Context, s scene) (*tap, int64, error) {
 	return t, truth.Ranks[0].NextSeq - 1, nil
 }
 
-func (f *dropFault) inject(ctx context.Context) error {
-	return f.arm(ctx, map[string]any{"kind": scenario.FaultDropBatches, "rank": 0, "count": f.params.Count, "replay": f.params.Replay})
-}
-
 // confirm waits until the hook has dropped its first batch, which is when the fault is in force, then
 // for the batch behind the gap, which is the first that any subscriber can learn of it from.
 func (f *dropFault) confirm(ctx context.Context) (proof, error) {
 	var p proof
-	acted, err := f.awaitActed(ctx)
-	if err != nil && f.id != "" {
+	acted, err := f.hook.awaitActed(ctx)
+	if err != nil && f.hook.id != "" {
 		return p, err
 	}
 	p.effectiveHi = clock.MonoNs()
@@ -67,8 +61,8 @@ func (f *dropFault) confirm(ctx context.Context) (proof, error) {
 	if err != nil {
 		return p, err
 	}
-	if g.missing != int64(f.params.Count) {
-		return p, fmt.Errorf("the lab's own subscription sees a gap of %d batches (%d to %d), want %d", g.missing, g.from, g.after.seq-1, f.params.Count)
+	if g.missing != f.params.Whole("count") {
+		return p, fmt.Errorf("the lab's own subscription sees a gap of %d batches (%d to %d), want %d", g.missing, g.from, g.after.seq-1, f.params.Whole("count"))
 	}
 	p.healed = &record.Interval{Lo: g.after.monoNs, Hi: g.after.monoNs}
 	p.evidence = append(p.evidence, acted)
@@ -77,13 +71,13 @@ func (f *dropFault) confirm(ctx context.Context) (proof, error) {
 		return p, err
 	}
 	p.evidence = append(p.evidence, e, seen(g.after.monoNs, "the lab's own subscription to %s sees a gap of exactly %d batches, %d to %d",
-		f.scene.worker.ID, g.missing, g.from, g.after.seq-1))
+		f.worker.ID, g.missing, g.from, g.after.seq-1))
 	return p, nil
 }
 
 // askReplay looks whether the replay buffer has the missing batches, as the fault's parameter wants.
 func (f *dropFault) askReplay(ctx context.Context, g gap) (record.Evidence, error) {
-	have, err := replay(ctx, f.scene.worker, g.from)
+	have, err := replay(ctx, f.worker, g.from)
 	if err != nil {
 		return record.Evidence{}, err
 	}
@@ -94,17 +88,16 @@ func (f *dropFault) askReplay(ctx context.Context, g gap) (record.Evidence, erro
 		}
 	}
 	want := g.missing
-	if f.params.Replay == "lose" {
+	if f.params.Word("replay") == "lose" {
 		want = 0
 	}
 	if n != want {
-		return record.Evidence{}, fmt.Errorf("the replay of %s has %d of the %d dropped batches, want %d", f.scene.worker.ID, n, g.missing, want)
+		return record.Evidence{}, fmt.Errorf("the replay of %s has %d of the %d dropped batches, want %d", f.worker.ID, n, g.missing, want)
 	}
-	return seen(clock.MonoNs(), "the replay of %s has %d of the %d dropped batches", f.scene.worker.ID, n, g.missing), nil
+	return seen(clock.MonoNs(), "the replay of %s has %d of the %d dropped batches", f.worker.ID, n, g.missing), nil
 }
 
 func (f *dropFault) check(context.Context) ([]record.Evidence, error)         { return nil, errEndsItself }
-func (f *dropFault) heal(ctx context.Context) error                           { return f.end(ctx) }
 func (f *dropFault) confirmHealed(context.Context) ([]record.Evidence, error) { return nil, nil }
 
 func (f *dropFault) close() {

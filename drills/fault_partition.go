@@ -37,17 +37,18 @@ func (f *partitionFault) prepare(ctx context.Context) error {
 	if f.worker.HTTP == nil {
 		return fmt.Errorf("%s has no link proxies", f.worker.ID)
 	}
+	link := f.params.Word("link")
 	for _, l := range []heldLink{
 		{name: "http", proxy: f.worker.HTTP, try: tryHTTP(f.worker.HTTP)},
 		{name: "events", proxy: f.worker.Events, try: tryEvents(f.worker.Events)},
 		{name: "replay", proxy: f.worker.Replay, try: tryReplay(f.worker.Replay)},
 	} {
-		if f.params.Link == l.name || f.params.Link == "all" {
+		if link == l.name || link == "all" {
 			f.links = append(f.links, l)
 		}
 	}
 	if len(f.links) == 0 {
-		return fmt.Errorf("no link %q", f.params.Link)
+		return fmt.Errorf("no link %q", link)
 	}
 	// A connection that does not pass before the cut cannot prove the cut.
 	return f.eachLink(ctx, func(ctx context.Context, l *heldLink) error { return l.try(ctx) })

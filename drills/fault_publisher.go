@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"fleetdrill/drills/record"
-	"fleetdrill/drills/scenario"
 	"fleetdrill/internal/clock"
 	"fleetdrill/internal/contract"
 )
@@ -12,8 +11,7 @@ import (
 // publisherFault restarts an engine's event publisher: a new epoch, sequence numbers from 0, an empty
 // replay buffer.
 type publisherFault struct {
-	scene
-	hook
+	hookFault
 	tap   *tap
 	epoch int64 // before
 	first int   // batches the tap had seen before
@@ -28,18 +26,14 @@ func (f *publisherFault) prepare(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	t, err := f.scene.worker.Admin.Truth(ctx)
+	t, err := f.worker.Admin.Truth(ctx)
 	f.epoch = t.Epoch
 	return err
 }
 
 func (f *publisherFault) inject(ctx context.Context) error {
 	f.first = f.tap.count()
-	body := map[string]any{"kind": scenario.FaultRestartPublisher, "rank": 0, "cache": f.params.Cache, "socket": f.params.Socket}
-	if f.params.Ahead > 0 {
-		body["ahead"] = f.params.Ahead
-	}
-	return f.arm(ctx, body)
+	return f.hookFault.inject(ctx)
 }
 
 // confirm waits for the new epoch, which is when the fault is in force, and for a batch of the new
@@ -51,7 +45,7 @@ func (f *publisherFault) confirm(ctx context.Context) (proof, error) {
 		return p, err
 	}
 	p.effectiveHi = clock.MonoNs()
-	p.evidence = append(p.evidence, seen(p.effectiveHi, "epoch of %s changed from %d to %d", f.scene.worker.ID, f.epoch, t.Epoch))
+	p.evidence = append(p.evidence, seen(p.effectiveHi, "epoch of %s changed from %d to %d", f.worker.ID, f.epoch, t.Epoch))
 	var old, anew batch
 	err = f.tap.await(ctx, "the lab's own subscription sees no batch of a new publisher", func(_ bool, seen []batch) (bool, error) {
 		var found bool
@@ -61,7 +55,7 @@ func (f *publisherFault) confirm(ctx context.Context) (proof, error) {
 		}
 		// A publisher that is ahead of where the old one stopped shows nothing but higher numbers. Its
 		// replay has other payloads under the old ones' numbers.
-		if f.params.Ahead > 0 && len(seen) > f.first {
+		if f.params.Whole("ahead") > 0 && len(seen) > f.first {
 			old, found, err = f.compareReplay(ctx, seen[:f.first])
 			anew = seen[f.first]
 		}
@@ -72,13 +66,13 @@ func (f *publisherFault) confirm(ctx context.Context) (proof, error) {
 	}
 	p.healed = &record.Interval{Lo: anew.monoNs, Hi: anew.monoNs}
 	p.evidence = append(p.evidence, seen(anew.monoNs, "the lab's own subscription to %s got batch %d of a new publisher, after batch %d of the old one",
-		f.scene.worker.ID, anew.seq, old.seq))
+		f.worker.ID, anew.seq, old.seq))
 	return p, nil
 }
 
 func (f *publisherFault) awaitEpoch(ctx context.Context) (t contract.Truth, err error) {
-	err = poll(ctx, hookPoll, "the epoch of "+f.scene.worker.ID+" does not change", func() (bool, error) {
-		t, err = f.scene.worker.Admin.Truth(ctx)
+	err = poll(ctx, hookPoll, "the epoch of "+f.worker.ID+" does not change", func() (bool, error) {
+		t, err = f.worker.Admin.Truth(ctx)
 		return t.Epoch != f.epoch, err
 	})
 	return t, err
@@ -86,7 +80,7 @@ func (f *publisherFault) awaitEpoch(ctx context.Context) (t contract.Truth, err 
 
 // compareReplay looks for a number under which the replay now has another payload than the tap saw.
 func (f *publisherFault) compareReplay(ctx context.Context, before []batch) (batch, bool, error) {
-	now, err := replay(ctx, f.scene.worker, 0)
+	now, err := replay(ctx, f.worker, 0)
 	if err != nil {
 		return batch{}, false, err
 	}
@@ -103,7 +97,6 @@ func (f *publisherFault) compareReplay(ctx context.Context, before []batch) (bat
 }
 
 func (f *publisherFault) check(context.Context) ([]record.Evidence, error) { return nil, errEndsItself }
-func (f *publisherFault) heal(context.Context) error                       { return nil }
 func (f *publisherFault) confirmHealed(context.Context) ([]record.Evidence, error) {
 	return nil, nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"fleetdrill/drills/record"
+	"fleetdrill/drills/scenario"
 	"fleetdrill/internal/clock"
 	"fleetdrill/internal/contract"
 	"fleetdrill/internal/lab"
@@ -20,6 +21,43 @@ const hookPoll = 10 * time.Millisecond
 type hook struct {
 	worker *lab.Worker
 	id     string
+}
+
+// hookFault is what every fault has that an engine is armed with: the scene, the hook and how to arm and heal
+// it.
+type hookFault struct {
+	scene
+	kind string
+	hook hook
+}
+
+// armed is the base of a fault of a kind on this scene.
+func (s scene) armed(kind string) hookFault {
+	return hookFault{scene: s, kind: kind, hook: hook{worker: s.worker}}
+}
+
+func (f *hookFault) inject(ctx context.Context) error {
+	return f.hook.arm(ctx, hookBody(f.kind, f.params))
+}
+
+func (f *hookFault) heal(ctx context.Context) error { return f.hook.end(ctx) }
+
+// hookBody is the fault as the engine is asked for it. How long it lasts is not told: the lab heals it.
+func hookBody(kind string, p scenario.Params) map[string]any {
+	body := map[string]any{"kind": kind}
+	if h, _ := contract.HookOf(kind); !h.HTTP {
+		body["rank"] = 0
+	}
+	for _, x := range p {
+		body[x.Name] = x.Value
+		if d, ok := x.Value.(time.Duration); ok {
+			body[x.Name] = d.String()
+		}
+	}
+	if kind == contract.FaultExit && !p.Has("after_tokens") {
+		body["at"] = time.Millisecond.String() // busy or not
+	}
+	return body
 }
 
 // arm asks the engine for the fault.
@@ -45,6 +83,17 @@ func (h *hook) awaitActed(ctx context.Context) (record.Evidence, error) {
 		return true, nil
 	})
 	return e, err
+}
+
+// awaitDone waits until the hook has ended by itself, and does something for it meanwhile.
+func (h *hook) awaitDone(ctx context.Context, meanwhile func() error) error {
+	return poll(ctx, hookPoll, "the hook is not done", func() (bool, error) {
+		f, err := h.state(ctx)
+		if err != nil || f.State == contract.FaultDone {
+			return err == nil, err
+		}
+		return false, meanwhile()
+	})
 }
 
 func (h *hook) state(ctx context.Context) (contract.TruthFault, error) {

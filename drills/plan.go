@@ -24,6 +24,7 @@ type Plan struct {
 	Profile   string   `json:"profile"`
 	KVBlocks  int      `json:"kv_blocks"`
 	BlockSize int      `json:"block_size"`
+	Wires     []string `json:"wires,omitempty"`
 	Gateway   []string `json:"gateway_args"`
 	// Handicaps are switched on when the fleet is steady, NoFault leaves the injections out: the legs of a
 	// proof, kept so that a stored leg can be run again as it was.
@@ -93,7 +94,7 @@ type Timings func(profile string) (synth.Timing, error)
 // NewPlan draws a run. timings may be nil, then utilisation is not computed.
 func NewPlan(s *scenario.Scenario, seed uint64, gatewayArgs []string, timings Timings) (*Plan, error) {
 	p := &Plan{Drill: s.Name, Seed: seed, Topology: s.Topology, Place: s.Place, Target: s.Gateway.Target,
-		Workers: s.Fleet.Workers, Profile: s.Fleet.Profile, KVBlocks: s.Fleet.KVBlocks, BlockSize: s.Fleet.BlockSize,
+		Workers: s.Fleet.Workers, Profile: s.Fleet.Profile, KVBlocks: s.Fleet.KVBlocks, BlockSize: s.Fleet.BlockSize, Wires: s.Fleet.Wires,
 		Gateway:  append(append([]string(nil), s.Gateway.Args...), gatewayArgs...),
 		PeriodNs: int64(s.Observe.Period), MaxGapNs: int64(s.Observe.MaxGap),
 		Steady: PlannedSteady{HoldNs: int64(s.Steady.Hold), TimeoutNs: int64(s.Steady.Timeout)}}
@@ -168,7 +169,7 @@ func planStep(step scenario.Step, workers int, seed uint64, longest time.Duratio
 	from := f.At.From.Draw(func(lo, hi time.Duration) time.Duration {
 		return lo + time.Duration(phase.Int64N(int64(hi-lo)+1))
 	})
-	p := PlannedStep{ID: f.ID, Kind: f.Kind, Target: target, Params: paramText(f.Params), At: from.String(), Heal: healText(f, kind), Proof: kind.proof,
+	p := PlannedStep{ID: f.ID, Kind: f.Kind, Target: target, Params: f.Params.String(), At: from.String(), Heal: healText(f, kind), Proof: kind.proof,
 		Marks: []string{f.ID + ".inject", f.ID + ".effective"}, fault: f, from: from}
 	if f.At.When != nil {
 		p.When = f.At.When.String()
@@ -190,25 +191,6 @@ func withinBudget(f *scenario.Fault, longest time.Duration) error {
 		return fmt.Errorf("fault %s may last %v, longer than its budget of %v", f.ID, length, longest)
 	}
 	return nil
-}
-
-// paramText is a fault's own parameters on one line.
-func paramText(p scenario.Params) string {
-	var parts []string
-	add := func(name string, given bool, value any) {
-		if given {
-			parts = append(parts, fmt.Sprintf("%s %v", name, value))
-		}
-	}
-	add("count", p.Count > 0, p.Count)
-	add("replay", p.Replay != "", p.Replay)
-	add("link", p.Link != "", p.Link)
-	add("direction", p.Direction != "", p.Direction)
-	add("mode", p.Mode != "", p.Mode)
-	add("cache", p.Cache != "", p.Cache)
-	add("socket", p.Socket != "", p.Socket)
-	add("ahead", p.Ahead > 0, p.Ahead)
-	return strings.Join(parts, ", ")
 }
 
 // healText says how a fault ends.
@@ -281,8 +263,12 @@ func (l PlannedLoad) span() (s string) {
 // String prints the plan for people.
 func (p *Plan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s, seed %d: %d workers (profile %s, %d blocks of %d tokens), topology %s, gateway %s %s\n",
-		p.Drill, p.Seed, p.Workers, p.Profile, p.KVBlocks, p.BlockSize, p.Topology, p.Target, strings.Join(p.Gateway, " "))
+	wires := ""
+	if len(p.Wires) > 0 {
+		wires = ", wire " + strings.Join(p.Wires, " and ")
+	}
+	fmt.Fprintf(&b, "%s, seed %d: %d workers (profile %s, %d blocks of %d tokens%s), topology %s, gateway %s %s\n",
+		p.Drill, p.Seed, p.Workers, p.Profile, p.KVBlocks, p.BlockSize, wires, p.Topology, p.Target, strings.Join(p.Gateway, " "))
 	for _, l := range p.Loads {
 		fmt.Fprintf(&b, "  load    %-18s %g requests/s to %s, utilisation %.2f per worker, seed %d%s\n", l.ID, l.Rate, l.To, l.Utilisation, l.Seed, l.span())
 	}

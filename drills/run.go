@@ -222,7 +222,7 @@ func (r *run) boot(ctx context.Context) error {
 	r.say(fmt.Sprintf("starting %d workers and the gateway", r.plan.Workers))
 	var err error
 	r.fleet, err = r.lab.StartFleet(ctx, lab.FleetSpec{Workers: r.plan.Workers, Profile: r.plan.Profile,
-		KVBlocks: r.plan.KVBlocks, BlockSize: r.plan.BlockSize, Seed: r.plan.Seed})
+		KVBlocks: r.plan.KVBlocks, BlockSize: r.plan.BlockSize, Wires: r.plan.Wires, Seed: r.plan.Seed})
 	if err != nil {
 		return err
 	}

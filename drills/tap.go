@@ -21,6 +21,25 @@ type batch struct {
 	seq    int64
 	print  uint64
 	monoNs int64
+	// badSeq says that its number was none, and seq is the one it should have had.
+	badSeq bool
+	topic  string
+	// late is the time from the publisher's own time stamp to the arrival, of a batch that was received.
+	late time.Duration
+	wire wireBatch
+	err  error // of reading the payload
+}
+
+// newBatch reads the three frames of a message. before is the number of the batch before it.
+func newBatch(frames [][]byte, before, monoNs int64) batch {
+	b := batch{topic: string(frames[0]), print: xxh3.Hash(frames[2]), monoNs: monoNs}
+	if b.badSeq = len(frames[1]) != 8; b.badSeq {
+		b.seq = before + 1
+	} else {
+		b.seq = int64(binary.BigEndian.Uint64(frames[1]))
+	}
+	b.wire, b.err = readBatch(frames[2])
+	return b
 }
 
 // tap is the lab's own subscription to an engine's own event port, past its link proxy.
@@ -55,17 +74,25 @@ func (t *tap) close() {
 
 func (t *tap) run(ctx context.Context) {
 	defer close(t.done)
+	last := int64(-1)
 	for {
 		e, err := t.sub.Recv(ctx)
 		if err != nil {
 			return
 		}
+		var b batch
+		if e.Kind == zsock.SubMessage && len(e.Frames) == 3 {
+			b = newBatch(e.Frames, last, e.MonoNs)
+			arrived := time.Now().Add(time.Duration(e.MonoNs - clock.MonoNs()))
+			b.late = time.Duration(float64(arrived.UnixNano()) - b.wire.ts*1e9)
+			last = b.seq
+		}
 		t.mu.Lock()
 		switch {
 		case e.Kind == zsock.SubUp:
 			t.up = true
-		case e.Kind == zsock.SubMessage && len(e.Frames) == 3 && len(e.Frames[1]) == 8:
-			t.batches = append(t.batches, batch{int64(binary.BigEndian.Uint64(e.Frames[1])), xxh3.Hash(e.Frames[2]), e.MonoNs})
+		case e.Kind == zsock.SubMessage && len(e.Frames) == 3:
+			t.batches = append(t.batches, b)
 		}
 		close(t.fresh)
 		t.fresh = make(chan struct{})
@@ -97,6 +124,31 @@ func (t *tap) ready(ctx context.Context) error {
 	return t.await(ctx, "the lab's own subscription is not up", func(up bool, _ []batch) (bool, error) { return up, nil })
 }
 
+// closeIf closes a tap that may never have been made.
+func (t *tap) closeIf() {
+	if t != nil {
+		t.close()
+	}
+}
+
+// silent wants nothing to arrive for so long beside the first n batches.
+func (t *tap) silent(ctx context.Context, n int, length time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, length)
+	defer cancel()
+	err := t.await(ctx, "silence", func(_ bool, seen []batch) (bool, error) { return len(seen) > n, nil })
+	if err == nil {
+		return errors.New("the lab's own subscription goes on receiving")
+	}
+	return nil
+}
+
+// all are the batches so far.
+func (t *tap) all() []batch {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.batches[:len(t.batches):len(t.batches)]
+}
+
 // count is how many batches have been seen: what comes later has that index or a higher one.
 func (t *tap) count() int {
 	t.mu.Lock()
@@ -107,9 +159,21 @@ func (t *tap) count() int {
 // replayQuiet bounds the wait for the next batch of a replay: a publisher may lose its end marker.
 const replayQuiet = 2 * time.Second
 
+// errQuiet says that a replay stopped before its end marker.
+var errQuiet = errors.New("it is silent")
+
 // replay asks an engine's own replay port, past its link proxy, for every batch it still has from a
 // sequence number on.
 func replay(ctx context.Context, w *lab.Worker, from int64) ([]batch, error) {
+	out, err := replayWithin(ctx, w, from, replayQuiet)
+	if err != nil {
+		return out, fmt.Errorf("reading the replay of %s after %d batches: %w", w.ID, len(out), err)
+	}
+	return out, nil
+}
+
+// replayWithin is replay for an answer that may end early: with errQuiet when nothing comes for so long.
+func replayWithin(ctx context.Context, w *lab.Worker, from int64, quiet time.Duration) ([]batch, error) {
 	d, err := zsock.DialDealer(ctx, w.Ready.Ranks[0].Replay, zsock.DealerOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("asking %s for a replay: %w", w.ID, err)
@@ -120,11 +184,15 @@ func replay(ctx context.Context, w *lab.Worker, from int64) ([]batch, error) {
 	}
 	var out []batch
 	for {
-		quiet, cancel := context.WithTimeout(ctx, replayQuiet)
-		frames, err := d.Recv(quiet)
+		next, cancel := context.WithTimeoutCause(ctx, quiet, errQuiet)
+		frames, err := d.Recv(next)
+		cause := context.Cause(next)
 		cancel()
 		if err != nil {
-			return out, fmt.Errorf("reading the replay of %s after %d batches: %w", w.ID, len(out), err)
+			if errors.Is(cause, errQuiet) {
+				return out, errQuiet
+			}
+			return out, err
 		}
 		b, end, err := replayed(frames)
 		if end || err != nil {
@@ -141,6 +209,10 @@ func replayed(frames [][]byte) (b batch, end bool, err error) {
 	if len(frames) < 3 || len(frames) > 4 || len(frames[len(frames)-2]) != 8 {
 		return batch{}, false, fmt.Errorf("a replay answer has %d frames of an unknown shape", len(frames))
 	}
-	seq := int64(binary.BigEndian.Uint64(frames[len(frames)-2]))
-	return batch{seq: seq, print: xxh3.Hash(frames[len(frames)-1])}, seq == -1, nil
+	seq, payload := int64(binary.BigEndian.Uint64(frames[len(frames)-2])), frames[len(frames)-1]
+	b = batch{seq: seq, print: xxh3.Hash(payload)}
+	if seq != -1 {
+		b.wire, b.err = readBatch(payload)
+	}
+	return b, seq == -1, nil
 }

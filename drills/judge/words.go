@@ -9,6 +9,7 @@ import (
 
 	"fleetdrill/drills/predicate"
 	"fleetdrill/drills/scenario"
+	"fleetdrill/internal/contract"
 )
 
 // phrase is how a predicate reads in a sentence. became and still are followed by "2.1 s after"; held,
@@ -79,7 +80,14 @@ func (j *judging) show(text string) string {
 // pastTense says what a fault did to its target.
 var pastTense = map[string]string{"kill": "was killed", "term": "was told to end", "stop": "was stopped", "restart": "was restarted",
 	"partition": "was cut off", "listener": "lost its listener", "starve": "was starved", "pause": "was paused", "wedge": "was wedged",
-	"drop_batches": "left out batches", "restart_publisher": "restarted its publisher"}
+	"drop_batches": "left out batches", "restart_publisher": "restarted its publisher", "delay_publisher": "published late",
+	"mute_publisher": "fell silent", "duplicate": "published something twice", "reorder": "published out of order",
+	"corrupt": "published something wrong", "truncate": "published a cut batch", "unknown_event": "published an unknown event",
+	"unknown_field": "published an unknown field", "unknown_parent": "published an unknown parent", "masked_store": "published a masked store",
+	"mute_removals": "kept its evictions to itself", "late_removals": "announced its evictions late", "replay_hang": "answered no replay",
+	"replay_empty": "answered replays with nothing", "replay_truncate": "cut its replays", "silent_clear": "lost its cache",
+	"clear": "cleared its cache", "slow": "became slow", "leak": "began to leak", "exit": "exited", "health": "lied about its health",
+	"errors": "answered errors", "cut_stream": "cut its streams", "stale_load": "lied about its load"}
 
 // since names a mark as an event: "it was killed" when the sentence is about the target already.
 func (j *judging) since(m predicate.Mark, subject string) string {
@@ -100,7 +108,7 @@ func (j *judging) since(m predicate.Mark, subject string) string {
 	switch {
 	case what == "effective" && who != "" && pastTense[kind] != "":
 		return who + " " + pastTense[kind]
-	case what == "healed" && target != "" && (kind == scenario.FaultDropBatches || kind == scenario.FaultRestartPublisher):
+	case what == "healed" && target != "" && (kind == contract.FaultDropBatches || kind == contract.FaultRestartPublisher):
 		return "the next batch of " + target
 	case what == "healed" && target != "":
 		return "the fault on " + target + " was healed"

@@ -36,10 +36,10 @@ func dump(s *Scenario) string {
 
 // dumpParams shows the parameters that are set.
 func dumpParams(p Params) string {
-	if p == (Params{}) {
+	if len(p) == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" params %+v", p)
+	return " params " + p.String()
 }
 
 func dumpHeal(f *Fault) string {

@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"fleetdrill/internal/contract"
@@ -42,8 +43,8 @@ var fleetShape = &shape{name: "fleet", what: "fleet", doc: "The engines, named w
 	{name: "profile", value: value{form: formText}, def: "drill", doc: "timing profile, a name or a file"},
 	{name: "kv_blocks", value: value{form: formWhole, min: 16, max: 1 << 24}, def: "16384", doc: "blocks of the KV cache of each"},
 	{name: "block_size", value: value{form: formWhole, min: 1, max: 1024}, def: "16", doc: "tokens per block"},
+	{name: "wire", value: value{form: formWordList, words: contract.Wires}, def: contract.DefaultWire, doc: "engine version whose events and HTTP surface they have; of a list, each worker the next"},
 	{name: "ranks", soon: true},
-	{name: "wire", soon: true},
 }}
 
 var gatewayShape = &shape{name: "gateway", what: "gateway", doc: "The system under test.", keys: []key{
@@ -166,35 +167,34 @@ type kind struct {
 	// supported kinds can be injected by this version.
 	supported bool
 	heals     healing
-	doc       string
-	params    []key
+	// within is how soon it is proven if the file does not say.
+	within string
+	doc    string
+	params []key
+	// hook is the engine's side of it, nil for what is done from outside.
+	hook *contract.Hook
 }
+
+// How soon a fault is proven at the latest, unless the file says otherwise.
+const (
+	withinNow     = "500ms" // what can be seen at once
+	withinTraffic = "5s"    // what shows in batches or in requests of the lab's own
+)
 
 // kinds lists every fault of the language. An entry that is not supported gives an error that says so, and
 // not the misleading "unknown".
-var kinds = []kind{
-	{name: FaultKill, supported: true, heals: healNever, doc: "SIGKILL: the process is gone, the kernel resets its connections"},
-	{name: FaultStop, supported: true, heals: healTimed, doc: "SIGSTOP: the process is there and nothing in it runs"},
-	{name: FaultPause, supported: true, heals: healTimed, doc: "the engine's step loop stands still, its health check answers"},
-	{name: FaultWedge, supported: true, heals: healTimed, doc: "as pause, for what does not come back by itself"},
-	{name: FaultPartition, supported: true, heals: healTimed, doc: "links of the worker fall silent: bytes are held, connections stay, new ones wait", params: []key{
+var kinds = slices.Concat([]kind{
+	{name: FaultKill, supported: true, heals: healNever, within: withinNow, doc: "SIGKILL: the process is gone, the kernel resets its connections"},
+	{name: FaultStop, supported: true, heals: healTimed, within: withinNow, doc: "SIGSTOP: the process is there and nothing in it runs"},
+	{name: FaultPartition, supported: true, heals: healTimed, within: withinNow, doc: "links of the worker fall silent: bytes are held, connections stay, new ones wait", params: []key{
 		{name: "link", value: oneOf("http", "events", "replay", "all").later("gateway-relay", "engine-relay"), required: true, doc: "which links"},
 		{name: "direction", value: oneOf("both").later("to_engine", "from_engine"), def: "both", doc: "which way"},
 		{name: "mode", value: oneOf("drop").later("refuse", "reset"), def: "drop", doc: "how"},
 	}},
-	{name: FaultDropBatches, supported: true, heals: healItself, doc: "the publisher leaves out batches; their sequence numbers are used up", params: []key{
-		{name: "count", value: value{form: formWhole, min: 1, max: maxParam}, required: true, doc: "how many"},
-		{name: "replay", value: oneOf("keep", "lose"), def: "keep", doc: "whether the replay buffer has them"},
-	}},
-	{name: FaultRestartPublisher, supported: true, heals: healItself, doc: "a new publisher: sequence from 0, empty replay buffer, new epoch", params: []key{
-		{name: "cache", value: oneOf("keep", "empty"), def: "keep", doc: "what becomes of the engine's cache"},
-		{name: "socket", value: oneOf("keep", "rebind"), def: "keep", doc: "whether subscribers stay connected"},
-		{name: "ahead", value: value{form: formWhole, max: maxParam}, def: "0", doc: "batches it publishes before anyone can subscribe again"},
-	}},
+}, hookKinds(), []kind{
 	{name: "term"},
 	{name: "restart"},
 	{name: "starve"},
-	{name: "listener"},
 	{name: "half_open"},
 	{name: "link_slow"},
 	{name: "link_cut"},
@@ -202,24 +202,71 @@ var kinds = []kind{
 	{name: "relay"},
 	{name: "discovery"},
 	{name: "clients"},
+})
+
+// hookKinds are the kinds that an engine is armed with.
+func hookKinds() []kind {
+	var out []kind
+	for _, h := range contract.Hooks {
+		k := kind{name: h.Kind, supported: true, within: withinTraffic, doc: h.Doc, hook: &h}
+		switch h.Ends {
+		case contract.HookCounted, contract.HookOnce:
+			k.heals = healItself
+		case contract.HookExits:
+			k.heals = healNever
+		default:
+			k.heals = healTimed
+		}
+		if h.Kind == contract.FaultPause || h.Kind == contract.FaultWedge {
+			k.within = withinNow
+		}
+		for _, p := range h.Params {
+			if key, ok := hookKey(h, p); ok {
+				k.params = append(k.params, key)
+			}
+		}
+		if !h.HTTP {
+			k.params = append(k.params, key{name: "rank", soon: true})
+		}
+		out = append(out, k)
+	}
+	return out
 }
 
-// maxParam bounds a whole number of a fault: a run has a few thousand batches.
-const maxParam = 1 << 20
+// hookKey is a parameter of a hook as a key of a fault; false for one that the language says otherwise: how
+// long a fault lasts is told to the lab, which heals it, and when a process exits is when it is injected.
+func hookKey(h contract.Hook, p contract.HookParam) (key, bool) {
+	k := key{name: p.Name, required: p.Required != "", def: p.Default, doc: p.Doc}
+	switch p.Form {
+	case contract.HookWhole:
+		k.value = value{form: formWhole, min: int(p.Min), max: int(p.Max)}
+	case contract.HookNumber:
+		k.value = value{form: formNumber, low: p.Min, high: p.Max}
+	case contract.HookShare:
+		k.value = value{form: formPart}
+	case contract.HookDuration:
+		k.value = value{form: formDuration, least: 1, most: p.Longest}
+	case contract.HookWord:
+		k.value = oneOf(p.Words...)
+	}
+	switch {
+	case p.Name == "for", h.Kind == contract.FaultExit && p.Name == "at":
+		return key{}, false
+	case h.Kind == contract.FaultExit && p.Name == "after_tokens":
+		k.def, k.doc = "", k.doc+"; without it at once, busy or not"
+	}
+	return k, true
+}
 
 // shape is the mapping of a fault of the kind.
 func (k kind) shape() *shape {
-	within := "500ms"
-	if k.heals == healItself {
-		within = "5s" // the proof is a batch, which waits for traffic
-	}
 	keys := []key{
 		{name: "fault", value: value{form: formWord, words: []string{k.name}}, required: true, doc: "the kind"},
 		{name: "id", value: value{form: formID}, required: true, doc: "names the fault and its marks"},
 		{name: "target", value: value{form: formEither, alt: formWorker, of: targetShape}, required: true, doc: "what it hits: w3, {worker: w3} or {pick: one}"},
 		{name: "at", value: value{form: formEither, alt: formMark, of: atShape}, required: true, doc: "when: a mark, or a condition"},
 		{name: "confirm", value: value{form: formMapping, of: &shape{name: "confirm-" + k.name, what: "confirm", doc: "The proof that it acted.", keys: []key{
-			{name: "within", value: value{form: formDuration, least: time.Millisecond}, def: within, doc: "not proven in this time: the run is invalid"},
+			{name: "within", value: value{form: formDuration, least: time.Millisecond}, def: k.within, doc: "not proven in this time: the run is invalid"},
 		}}}, doc: "how soon the lab must have seen it act"},
 	}
 	keys = append(keys, k.params...)
@@ -228,7 +275,15 @@ func (k kind) shape() *shape {
 			key{name: "for", value: value{form: formDuration, least: time.Millisecond}, doc: "how long it lasts"},
 			key{name: "heal", value: value{form: formMapping, of: healShape}, doc: "or what ends it; without either it lasts to the end of the run"})
 	}
-	return &shape{name: "fault-" + k.name, what: "a " + k.name + " fault", doc: k.doc, keys: keys, refused: k.refused()}
+	return &shape{name: "fault-" + k.name, what: k.a() + " fault", doc: k.doc, keys: keys, refused: k.refused()}
+}
+
+// a is the kind with its article.
+func (k kind) a() string {
+	if strings.ContainsRune("aeiou", rune(k.name[0])) {
+		return "an " + k.name
+	}
+	return "a " + k.name
 }
 
 // refused says why a fault that the timeline cannot heal has no such keys.
@@ -236,9 +291,9 @@ func (k kind) refused() map[string]string {
 	why := ""
 	switch k.heals {
 	case healNever:
-		why = "a " + k.name + " is not healed: what was killed stays dead"
+		why = k.a() + " is not healed: what was killed stays dead"
 	case healItself:
-		why = "a " + k.name + " ends by itself and gives the mark healed then"
+		why = k.a() + " ends by itself and gives the mark healed then"
 	}
 	return map[string]string{"for": why, "heal": why}
 }

@@ -1,10 +1,14 @@
 package scenario
 
 import (
+	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"fleetdrill/drills/predicate"
+	"fleetdrill/internal/contract"
 )
 
 // Scenario is one drill file, decoded, defaulted and checked.
@@ -39,12 +43,15 @@ type Source struct {
 	URL   string
 }
 
-// Fleet is the engines: Workers of them, named w1..wN, each with KVBlocks blocks of BlockSize tokens.
+// Fleet is the engines: Workers of them, named w1..wN, each with KVBlocks blocks of BlockSize tokens. Wires
+// are the engine versions that they speak like, in turn when there are fewer than workers; empty is the mock
+// engine's own choice.
 type Fleet struct {
 	Workers   int
 	Profile   string
 	KVBlocks  int
 	BlockSize int
+	Wires     []string
 }
 
 // Gateway is the system under test. Target "fleetdrill" is ours; Args are its extra flags.
@@ -117,20 +124,16 @@ type Step struct {
 	Wait  *Wait
 }
 
-// Fault kinds.
+// Fault kinds that are not hooks of an engine; those have contract's names.
 const (
-	FaultKill             = "kill"              // SIGKILL; never heals
-	FaultStop             = "stop"              // SIGSTOP until the heal
-	FaultPause            = "pause"             // the engine's step loop stands still, health answers
-	FaultWedge            = "wedge"             // as pause; the name says that nobody resumes it on purpose
-	FaultPartition        = "partition"         // links of the target hold everything until the heal
-	FaultDropBatches      = "drop_batches"      // the publisher leaves out Count batches
-	FaultRestartPublisher = "restart_publisher" // a new publisher incarnation, sequence from 0
+	FaultKill      = "kill"      // SIGKILL; never heals
+	FaultStop      = "stop"      // SIGSTOP until the heal
+	FaultPartition = "partition" // links of the target hold everything until the heal
 )
 
 // Fault is one injection. Marks: ID.inject and ID.effective; with a Heal also ID.heal and ID.healed. A
 // fault that SelfHeals has ID.healed and no ID.heal: it is the instant of the first batch that the lab's
-// own tap receives after the dropped ones, or of the new publisher.
+// own tap receives after the dropped ones, or of the new publisher, or from which the lab has seen it over.
 type Fault struct {
 	Kind    string
 	ID      string
@@ -145,25 +148,49 @@ type Fault struct {
 
 // SelfHeals reports whether the fault ends by itself, without an act of the lab.
 func (f *Fault) SelfHeals() bool {
-	return f.Kind == FaultDropBatches || f.Kind == FaultRestartPublisher
+	h, _ := contract.HookOf(f.Kind)
+	return h.Ends == contract.HookCounted || h.Ends == contract.HookOnce || f.Heal == nil && (f.Params.Has("first") || f.Params.Has("count"))
 }
 
-// Params are a fault's own parameters, defaults filled in; those of other kinds are zero.
-type Params struct {
-	// Count is how many batches drop_batches leaves out; Replay says whether the replay buffer has them:
-	// "keep" or "lose".
-	Count  int
-	Replay string
-	// Link says what a partition cuts: "http", "events", "replay" or "all"; Direction, seen from the lab:
-	// "both"; Mode how: "drop", which holds bytes and keeps connections.
-	Link      string
-	Direction string
-	Mode      string
-	// Cache of restart_publisher: "keep" or "empty"; Socket: "keep" or "rebind"; Ahead is how many batches
-	// it publishes before anyone can subscribe again.
-	Cache  string
-	Socket string
-	Ahead  int
+// Params are a fault's own parameters in the order of the table, defaults filled in. One that was not given
+// and has no default is not there.
+type Params []Param
+
+// Param is a parameter and its value: an int64, a float64, a time.Duration or a string.
+type Param struct {
+	Name  string
+	Value any
+}
+
+// of is the value of a parameter, the zero value when it is not there.
+func of[T any](p Params, name string) T {
+	for _, x := range p {
+		if v, ok := x.Value.(T); ok && x.Name == name {
+			return v
+		}
+	}
+	var none T
+	return none
+}
+
+// Has says whether a parameter has a value.
+func (p Params) Has(name string) bool {
+	return slices.ContainsFunc(p, func(x Param) bool { return x.Name == name })
+}
+
+// Whole, Number, Duration and Word are the value of a parameter of that form, zero when it is not there.
+func (p Params) Whole(name string) int64            { return of[int64](p, name) }
+func (p Params) Number(name string) float64         { return of[float64](p, name) }
+func (p Params) Duration(name string) time.Duration { return of[time.Duration](p, name) }
+func (p Params) Word(name string) string            { return of[string](p, name) }
+
+// String is the parameters on one line.
+func (p Params) String() string {
+	parts := make([]string, len(p))
+	for i, x := range p {
+		parts[i] = fmt.Sprintf("%s %v", x.Name, x.Value)
+	}
+	return strings.Join(parts, ", ")
 }
 
 // Target is what a fault hits: a named Worker, or one drawn from the run's seed when Pick is "one".

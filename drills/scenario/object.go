@@ -106,7 +106,38 @@ func (o *object) boolean(name string) bool { return o.d.boolean(o.get(name)) }
 
 func (o *object) duration(name string) time.Duration {
 	k := o.shape.key(name)
-	return o.d.duration(o.get(name), k.value.least, durationOf(k.def))
+	return o.d.duration(o.get(name), k.value.least, k.value.most, durationOf(k.def))
+}
+
+func (o *object) number(name string) float64 {
+	k := o.shape.key(name)
+	return o.d.number(o.get(name), k.value.low, k.value.high, numberOf(k.def))
+}
+
+// part reads a share above 0.
+func (o *object) part(name string) float64 {
+	n := o.get(name)
+	if n == nil {
+		return numberOf(o.shape.key(name).def)
+	}
+	v, before := o.d.share(n), len(o.d.problems)
+	if v == 0 && len(o.d.problems) == before {
+		o.d.fail(n, "the share %s hits nothing: it must be above 0", describe(n))
+	}
+	return v
+}
+
+// wordList reads one of the key's words or a list of them; nil without any.
+func (o *object) wordList(name string) []string {
+	k, n := o.shape.key(name), o.get(name)
+	var out []string
+	for _, w := range wordsOf(n, true) {
+		out = append(out, o.d.word(w, name, k))
+	}
+	if n != nil && len(out) == 0 {
+		o.d.fail(n, "%s is empty", name)
+	}
+	return out
 }
 
 func (o *object) mark(name string) predicate.Mark { return o.d.mark(o.get(name)) }

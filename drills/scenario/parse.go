@@ -153,7 +153,8 @@ func (o *object) notEmpty(name, why string) {
 func source(o *object) Source { return Source{Issue: o.text("issue"), URL: o.text("url")} }
 
 func fleet(o *object) Fleet {
-	return Fleet{Workers: o.whole("workers"), Profile: o.text("profile"), KVBlocks: o.whole("kv_blocks"), BlockSize: o.whole("block_size")}
+	return Fleet{Workers: o.whole("workers"), Profile: o.text("profile"), KVBlocks: o.whole("kv_blocks"), BlockSize: o.whole("block_size"),
+		Wires: o.wordList("wire")}
 }
 
 func gateway(o *object) Gateway { return Gateway{Target: o.word("target"), Args: o.texts("args")} }

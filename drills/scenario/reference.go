@@ -2,7 +2,9 @@ package scenario
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
+	"time"
 
 	"fleetdrill/drills/predicate"
 )
@@ -70,6 +72,9 @@ func faultsReference(b *strings.Builder) {
 func (k kind) paramsReference() string {
 	var out []string
 	for _, p := range k.params {
+		if p.soon {
+			continue
+		}
 		text := fmt.Sprintf("`%s`: %s (%s", p.name, p.doc, p.value.said())
 		if p.def != "" {
 			text += "; default " + code(p.def)
@@ -85,7 +90,7 @@ func (h healing) said() string {
 	case healNever:
 		return "never"
 	case healItself:
-		return "by itself; `ID.healed` is the first batch after it, as the lab received it"
+		return "by itself; `ID.healed` is the first batch after it, as the lab received it, or the instant at which the lab saw what it left"
 	}
 	return "`for` or `heal`; marks `ID.heal` and `ID.healed`"
 }
@@ -123,10 +128,17 @@ func (v value) said() string {
 	case formBool:
 		return "`true` or `false`"
 	case formDuration:
-		if v.least > 0 {
+		switch {
+		case v.most > 0:
+			return "duration, up to " + short(v.most)
+		case v.least > 0:
 			return fmt.Sprintf("duration, at least %s", v.least)
 		}
 		return "duration"
+	case formNumber:
+		return fmt.Sprintf("%v to %v", v.low, v.high)
+	case formPart:
+		return "share above 0, `50%`"
 	case formRate:
 		return "rate, `24/s`"
 	case formShare:
@@ -145,7 +157,7 @@ func (v value) said() string {
 		return "list of conditions"
 	case formWord, formWords:
 		return codes(v.words)
-	case formNames:
+	case formNames, formWordList:
 		return codes(v.words) + ", or a list"
 	case formWorker:
 		return "`w1` to `wN`"
@@ -160,6 +172,9 @@ func (v value) said() string {
 	}
 	return "text"
 }
+
+// short is a whole number of hours as people write it.
+func short(d time.Duration) string { return strconv.Itoa(int(d/time.Hour)) + "h" }
 
 func code(s string) string {
 	if s == "" {

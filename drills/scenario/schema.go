@@ -128,6 +128,8 @@ func (v value) literal(def string) any {
 		return wholeOf(def)
 	case formBool:
 		return def == "true"
+	case formNumber, formPart:
+		return numberOf(def)
 	}
 	return def
 }
@@ -153,6 +155,10 @@ func (v value) schema() map[string]any {
 		return pattern(reDuration)
 	case formRate:
 		return pattern(reRate)
+	case formNumber:
+		return map[string]any{"type": "number", "minimum": v.low, "maximum": v.high}
+	case formPart:
+		return either(pattern(reShare), map[string]any{"type": "number", "exclusiveMinimum": 0, "maximum": 1})
 	case formShare:
 		return either(pattern(reShare), map[string]any{"type": "number", "minimum": 0, "maximum": 1})
 	case formRange:
@@ -161,7 +167,7 @@ func (v value) schema() map[string]any {
 		return either(map[string]any{"const": runSeed}, map[string]any{"type": "integer", "minimum": 0})
 	case formWord:
 		return map[string]any{"enum": v.words}
-	case formWords, formNames:
+	case formWords, formNames, formWordList:
 		return oneOrMore(map[string]any{"enum": v.words})
 	case formWorker:
 		return pattern(reWorker)

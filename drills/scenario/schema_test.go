@@ -209,6 +209,12 @@ func checkDefault(t *testing.T, s *shape, k key) {
 		d.share(o.get(k.name))
 	case formSeed:
 		d.seed(o.get(k.name))
+	case formNumber:
+		o.number(k.name)
+	case formPart:
+		o.part(k.name)
+	case formWordList:
+		o.wordList(k.name)
 	case formText, formWorker:
 	default:
 		t.Errorf("%s.%s cannot have a default", s.name, k.name)

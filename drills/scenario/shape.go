@@ -42,9 +42,11 @@ const (
 	formID                     // a name that marks are built from
 	formWhole                  // a whole number in [min, max]
 	formBool                   // true or false
-	formDuration               // at least least
+	formDuration               // at least least, and at most most unless that is 0
+	formNumber                 // a number in [low, high]
 	formRate                   // N/s or N/min
 	formShare                  // 50% or 0.5
+	formPart                   // a share above 0
 	formRange                  // A..B or one number
 	formSeed                   // $run.seed or a number
 	formVersion                // 1
@@ -53,6 +55,7 @@ const (
 	formPredicate              // a condition
 	formWord                   // one of words
 	formWords                  // one of words, or a list of one of them
+	formWordList               // one of words, or a list of any of them
 	formWorker                 // gateway or a worker, checked against the fleet
 	formMapping                // of
 	formList                   // a list of of
@@ -66,7 +69,8 @@ const (
 type value struct {
 	form        form
 	min, max    int
-	least       time.Duration
+	low, high   float64
+	least, most time.Duration
 	words, soon []string
 	of          *shape
 	alt         form

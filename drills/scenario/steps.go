@@ -6,11 +6,14 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	"fleetdrill/internal/contract"
 )
 
-// supportedKinds lists the fault kinds that can be injected, kindNames all of the language.
-func supportedKinds() []string { return kindNames(func(k kind) bool { return k.supported }) }
+// Kinds lists the fault kinds that can be injected.
+func Kinds() []string { return kindNames(func(k kind) bool { return k.supported }) }
 
+// kindNames lists kinds of the language.
 func kindNames(which func(kind) bool) []string {
 	var out []string
 	for _, k := range kinds {
@@ -29,7 +32,7 @@ func (d *decoder) kind(n *yaml.Node) (kind, bool) {
 		return kinds[i], true
 	}
 	if i >= 0 {
-		d.fail(n, "fault %s is not supported yet; supported are %s", name, strings.Join(supportedKinds(), ", "))
+		d.fail(n, "fault %s is not supported yet; supported are %s", name, strings.Join(Kinds(), ", "))
 		return kind{}, false
 	}
 	d.fail(n, "unknown fault %q%s", name, suggestAmong(name, kindNames(func(kind) bool { return true })))
@@ -137,22 +140,70 @@ func (d *decoder) fault(n, name *yaml.Node) *Fault {
 	o := d.object(n, k.shape())
 	f := &Fault{Kind: k.name, ID: o.id("id"), Target: d.target(o.get("target")), At: d.at(o.get("at")), Line: n.Line}
 	f.Confirm.Within = o.object("confirm").duration("within")
-	params(o, k, &f.Params)
+	f.Params = params(o, k)
 	f.Heal = d.healing(o, k)
+	d.confirmable(o, f)
 	return f
 }
 
-// params decodes the parameters of a fault into their places.
-func params(o *object, k kind, out *Params) {
-	whole := map[string]*int{"count": &out.Count, "ahead": &out.Ahead}
-	words := map[string]*string{"replay": &out.Replay, "link": &out.Link, "direction": &out.Direction, "mode": &out.Mode,
-		"cache": &out.Cache, "socket": &out.Socket}
+// params decodes the parameters of a fault. What they say about each other is checked when each is right.
+func params(o *object, k kind) Params {
+	before := len(o.d.problems)
+	var out Params
 	for _, p := range k.params {
-		if at := whole[p.name]; at != nil {
-			*at = o.whole(p.name)
-		} else {
-			*words[p.name] = o.word(p.name)
+		if v := o.param(p); v != nil {
+			out = append(out, Param{p.name, v})
 		}
+	}
+	if k.hook == nil || len(o.d.problems) > before || slices.ContainsFunc(k.params, func(p key) bool { return p.required && o.keys[p.name] == nil }) {
+		return out
+	}
+	values := contract.HookValues{}
+	for _, p := range k.hook.Params {
+		if p.Name == "for" { // the lab's own
+			continue
+		}
+		if i := slices.IndexFunc(out, func(x Param) bool { return x.Name == p.Name }); i >= 0 {
+			values[p.Name] = out[i].Value
+		}
+	}
+	if c := k.hook.Conflict(values); c.Problem != "" {
+		at := o.node
+		for _, name := range c.Params {
+			if o.keys[name] != nil {
+				at = o.keys[name]
+			}
+		}
+		o.d.fail(at, "%s %s", strings.Join(c.Params, " and "), c.Problem)
+	}
+	return out
+}
+
+// param reads a parameter, nil when it is not there and has no default.
+func (o *object) param(p key) any {
+	if p.soon || p.def == "" && o.get(p.name) == nil {
+		return nil
+	}
+	switch p.value.form {
+	case formWhole:
+		return int64(o.whole(p.name))
+	case formNumber:
+		return o.number(p.name)
+	case formPart:
+		return o.part(p.name)
+	case formDuration:
+		return o.duration(p.name)
+	}
+	return o.word(p.name)
+}
+
+// late are the kinds whose first effect is seen only after their parameter by.
+var late = []string{contract.FaultDelayPublisher, contract.FaultLateRemovals, contract.FaultHealth}
+
+// confirmable refuses a proof that would be waited for in vain.
+func (d *decoder) confirmable(o *object, f *Fault) {
+	if by := f.Params.Duration("by"); slices.Contains(late, f.Kind) && by > 0 && by >= f.Confirm.Within {
+		d.fail(o.keys["by"], "by %v is not seen within %v: give it longer by confirm: {within: ...}", by, f.Confirm.Within)
 	}
 }
 

@@ -77,9 +77,14 @@ func (d *decoder) id(n *yaml.Node) string {
 // validID reports whether s names marks ID.x that the predicate language reads back.
 func validID(s string) bool { return reID.MatchString(s) && len(s) <= 64 }
 
-// wholeOf and durationOf read a default of the tables, which a test checks.
+// wholeOf, numberOf and durationOf read a default of the tables, which a test checks.
 func wholeOf(def string) int {
 	v, _ := strconv.Atoi(def)
+	return v
+}
+
+func numberOf(def string) float64 {
+	v, _ := strconv.ParseFloat(def, 64)
 	return v
 }
 
@@ -140,8 +145,29 @@ func (d *decoder) boolean(n *yaml.Node) bool {
 	return s == "true"
 }
 
-// duration reads a duration with its unit, in [lo, maxDuration].
-func (d *decoder) duration(n *yaml.Node, lo, def time.Duration) time.Duration {
+// number reads a number in [lo, hi]; def stands for a missing or wrong one.
+func (d *decoder) number(n *yaml.Node, lo, hi, def float64) float64 {
+	s, ok := d.scalar(n, "a number")
+	if !ok {
+		return def
+	}
+	v, err := strconv.ParseFloat(s, 64)
+	switch {
+	case err != nil || !reNumber.MatchString(s):
+		d.fail(n, "expected a number, not %q", s)
+	case v < lo || v > hi:
+		d.fail(n, "%s is out of range: %v to %v", s, lo, hi)
+	default:
+		return v
+	}
+	return def
+}
+
+// duration reads a duration with its unit, in [lo, hi]; hi is maxDuration when it is 0.
+func (d *decoder) duration(n *yaml.Node, lo, hi, def time.Duration) time.Duration {
+	if hi == 0 {
+		hi = maxDuration
+	}
 	s, ok := d.scalar(n, "a duration such as 2.5s")
 	if !ok {
 		return def
@@ -156,8 +182,8 @@ func (d *decoder) duration(n *yaml.Node, lo, def time.Duration) time.Duration {
 		d.fail(n, "%q is not a duration: write it as 100ms, 2.5s or 1m30s", s)
 	case v < lo:
 		d.fail(n, "%s is too short: at least %s", s, lo)
-	case v > maxDuration:
-		d.fail(n, "%s is too long: at most %s", s, maxDuration)
+	case v > hi:
+		d.fail(n, "%s is too long: at most %s", s, hi)
 	default:
 		return v
 	}
@@ -176,6 +202,7 @@ var (
 	reID       = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(-[A-Za-z0-9_]+)*$`)
 	reDuration = regexp.MustCompile(`^\+?([0-9]+(\.[0-9]*)?(ns|us|ms|s|m|h))+$|^0$`)
 	reRate     = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?/(s|min)$`)
+	reNumber   = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?$`)
 	reShare    = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?%?$`)
 	reRange    = regexp.MustCompile(`^[0-9]+(\.\.[0-9]+)?$`)
 	reWorker   = regexp.MustCompile(`^(gateway|w[0-9]+)$`)

@@ -221,6 +221,13 @@ func TestEveryFault(t *testing.T) {
 		{"drop-lose", `{fault: drop_batches, count: 3, replay: lose, ` + at + `, confirm: {within: 1500ms}}`},
 		{"restart-keep", `{fault: restart_publisher, cache: keep, ` + at + `, confirm: {within: 1500ms}}`},
 		{"restart-rebind", `{fault: restart_publisher, cache: empty, socket: rebind, ` + at + `, confirm: {within: 1500ms}}`},
+		// One of each group of hooks that share a way of proof.
+		{"corrupt-hash", `{fault: corrupt, field: hash, ` + at + `, confirm: {within: 3s}}`},
+		{"delay", `{fault: delay_publisher, by: 300ms, ` + at + `, for: 1s, confirm: {within: 2s}}`},
+		{"silent-clear", `{fault: silent_clear, ` + at + `, confirm: {within: 1500ms}}`},
+		{"replay-truncate", `{fault: replay_truncate, after: 2, ` + at + `, for: 1s, confirm: {within: 1500ms}}`},
+		{"cut-stream", `{fault: cut_stream, how: rst, ` + at + `, for: 1s, confirm: {within: 1500ms}}`},
+		{"leak", `{fault: leak, bytes_per_request: 4000000, ` + at + `, for: 1s, confirm: {within: 3s}}`},
 		{"restart-ahead", `{fault: restart_publisher, ahead: 500, socket: rebind, ` + at + `, confirm: {within: 1500ms}}`},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -71,6 +71,42 @@ func (a API) Digests(ctx context.Context, rank int, from int64) ([]contract.Trut
 	}
 }
 
+// Blocks reads GET /admin/truth/blocks of a mock worker: the blocks of a set (resident, announced,
+// unannounced or ghost), and the sequence number that they belong to.
+func (a API) Blocks(ctx context.Context, rank int, set string) (head contract.TruthBlocksHead, rows []contract.TruthBlock, err error) {
+	path := "/admin/truth/blocks?rank=" + strconv.Itoa(rank) + "&set=" + set
+	body, err := a.exchange(ctx, http.MethodGet, path, nil)
+	if err != nil {
+		return head, nil, err
+	}
+	dec := json.NewDecoder(bytes.NewReader(body))
+	if err := dec.Decode(&head); err != nil {
+		return head, nil, fmt.Errorf("decoding %s%s: %w", a.Base, path, err)
+	}
+	for {
+		var b contract.TruthBlock
+		switch err := dec.Decode(&b); {
+		case err == io.EOF:
+			return head, rows, nil
+		case err != nil:
+			return head, nil, fmt.Errorf("decoding %s%s: %w", a.Base, path, err)
+		}
+		rows = append(rows, b)
+	}
+}
+
+// Match asks POST /admin/truth/match of a mock worker how many leading blocks of a prompt its first rank has.
+func (a API) Match(ctx context.Context, ids []uint32) (int, error) {
+	var m contract.TruthMatch
+	if err := a.call(ctx, http.MethodPost, "/admin/truth/match", contract.TruthMatchRequest{TokenIDs: ids}, &m); err != nil {
+		return 0, err
+	}
+	if len(m.Ranks) == 0 {
+		return 0, fmt.Errorf("asking %s for a match: it has no rank", a.Base)
+	}
+	return m.Ranks[0].Blocks, nil
+}
+
 // AddFault arms a fault hook of a mock worker: POST /admin/faults. It returns the fault's id.
 func (a API) AddFault(ctx context.Context, body map[string]any) (string, error) {
 	var f struct {

@@ -21,7 +21,9 @@ type FleetSpec struct {
 	KVBlocks  int
 	BlockSize int
 	Wire      string
-	Model     string
+	// Wires are the wires of the workers, in turn, in place of Wire.
+	Wires []string
+	Model string
 	// Seed makes the engines' tokens reproducible; worker i gets Seed + i.
 	Seed uint64
 	// Direct leaves out the link proxies, for fleets on which nothing is broken on the way.
@@ -112,7 +114,7 @@ func (s FleetSpec) workerArgs(id string, i int) []string {
 		"--seed", strconv.FormatUint(s.Seed+uint64(i), 10),
 		"--kv-events-config", `{"enable_kv_cache_events": true, "endpoint": "tcp://*:0", "replay_endpoint": "tcp://*:0"}`}
 	for _, f := range []struct{ name, value string }{
-		{"--profile", s.Profile}, {"--wire", s.Wire}, {"--model", s.Model},
+		{"--profile", s.Profile}, {"--wire", s.wire(i)}, {"--model", s.Model},
 		{"--num-gpu-blocks-override", positive(s.KVBlocks)}, {"--block-size", positive(s.BlockSize)},
 	} {
 		if f.value != "" {
@@ -120,6 +122,13 @@ func (s FleetSpec) workerArgs(id string, i int) []string {
 		}
 	}
 	return append(args, s.Args...)
+}
+
+func (s FleetSpec) wire(i int) string {
+	if len(s.Wires) > 0 {
+		return s.Wires[i%len(s.Wires)]
+	}
+	return s.Wire
 }
 
 func positive(n int) string {
