@@ -181,6 +181,10 @@ func poll(ctx context.Context, every time.Duration, what string, look func() (do
 	defer tick.Stop()
 	for {
 		done, err := look()
+		if err != nil && ctx.Err() != nil {
+			// The look was cut short by the time being up, which is not its fault.
+			return fmt.Errorf("%s: %w", what, context.Cause(ctx))
+		}
 		if done || err != nil {
 			return err
 		}
