@@ -214,6 +214,19 @@ func (c *canary) keep(ctx context.Context, output int) {
 	})
 }
 
+// fullReport sends a completion that wants its reused prefix announced. What becomes of it is seen elsewhere.
+func (c *canary) fullReport() {
+	c.pending.Go(func() {
+		body := fmt.Sprintf(`{"prompt":[%d],"max_tokens":%d,"vllm_xargs":{"kv_cache_report_mode":"full"}}`, c.ids(1)[0], canaryOutput)
+		req, err := http.NewRequestWithContext(c.ctx, http.MethodPost, c.worker.Ready.HTTP+"/v1/completions", strings.NewReader(body))
+		if err != nil {
+			return
+		}
+		req.Header.Set("Content-Type", "application/json")
+		_, _ = c.do(req)
+	})
+}
+
 // running reads what the engine's metrics tell of its running requests.
 func (c *canary) running(ctx context.Context) (gauge, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.worker.Ready.HTTP+"/metrics", nil)

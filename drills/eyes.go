@@ -185,3 +185,14 @@ func ghosts(seen []batch, has holding) map[uint64]bool {
 	}
 	return out
 }
+
+// unheard are the blocks that the engine has and a subscriber does not hold, although it got everything.
+func unheard(seen []batch, has holding) map[uint64]bool {
+	heard, out := folded(seen, has.seq), map[uint64]bool{}
+	for h := range has.blocks {
+		if heard[h] == 0 {
+			out[h] = true
+		}
+	}
+	return out
+}

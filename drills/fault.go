@@ -107,8 +107,12 @@ var faultKinds = []faultKind{
 	surprise(contract.FaultUnknownEvent, "with an event of an unknown type"),
 	surprise(contract.FaultUnknownField, "with a field that no version has"),
 	surprise(contract.FaultUnknownParent, "with a parent that nobody has heard of and the engine does not have"),
+	surprise(contract.FaultStaleStore, "that store again what they remove"),
 	surprise(contract.FaultMaskedStore, "with more tokens than its hashes stand for"),
 
+	{name: contract.FaultMuteStores,
+		proof: "the engine has blocks, of a prompt of the lab's own too, that the lab's own subscription and replay do not tell of; healed when it sees a store again",
+		make:  func(s scene) fault { return &storesFault{hookFault: s.armed(contract.FaultMuteStores)} }},
 	{name: contract.FaultMuteRemovals, proof: ghostProof + "; healed when its own subscription sees a removal again",
 		make: func(s scene) fault { return &removalsFault{hookFault: s.armed(contract.FaultMuteRemovals)} }},
 	{name: contract.FaultLateRemovals, proof: ghostProof + "; healed when their removals have come",

@@ -46,6 +46,15 @@ func (w *watcher) all() []batch {
 
 // ghosts are the blocks that the lab's subscription holds and the engine does not, at one sequence number.
 func (w *watcher) ghosts(ctx context.Context, s scene) (map[uint64]bool, holding, error) {
+	return w.compare(ctx, s, ghosts)
+}
+
+// unheard are those that the engine has and the lab's subscription does not hold.
+func (w *watcher) unheard(ctx context.Context, s scene) (map[uint64]bool, holding, error) {
+	return w.compare(ctx, s, unheard)
+}
+
+func (w *watcher) compare(ctx context.Context, s scene, by func([]batch, holding) map[uint64]bool) (map[uint64]bool, holding, error) {
 	has, err := holds(ctx, s)
 	if err != nil {
 		return nil, has, err
@@ -54,7 +63,7 @@ func (w *watcher) ghosts(ctx context.Context, s scene) (map[uint64]bool, holding
 		all := w.all()
 		return len(all) > 0 && all[len(all)-1].seq >= has.seq || has.seq < 0, nil
 	})
-	return ghosts(w.all(), has), has, err
+	return by(w.all(), has), has, err
 }
 
 func (w *watcher) closeIf() {
@@ -137,6 +146,76 @@ func (f *removalsFault) confirmHealed(ctx context.Context) ([]record.Evidence, e
 }
 
 func (f *removalsFault) close() { f.watcher.closeIf() }
+
+// storesFault makes an engine announce none of its stores.
+type storesFault struct {
+	hookFault
+	watcher *watcher
+	canary  *canary
+}
+
+// prepare wants a replay that goes back to the beginning: what the lab has not heard of is then unannounced.
+func (f *storesFault) prepare(ctx context.Context) (err error) {
+	f.canary = newCanary(f.worker, f.token)
+	if f.watcher, err = noGhosts(ctx, f.scene); err != nil {
+		return err
+	}
+	u, _, err := f.watcher.unheard(ctx, f.scene)
+	if err == nil && len(u) > 0 {
+		err = fmt.Errorf("%s has %d blocks that the lab's own subscription and replay do not tell of, before anything was done", f.worker.ID, len(u))
+	}
+	return err
+}
+
+// look fills blocks with a prompt of the lab's own and counts those that are not heard of.
+func (f *storesFault) look(ctx context.Context) (n int, e record.Evidence, err error) {
+	if err := f.canary.prompt(ctx, f.canary.blocks(f.blockSize)); err != nil {
+		return 0, e, err
+	}
+	u, has, err := f.watcher.unheard(ctx, f.scene)
+	return len(u), seen(clock.MonoNs(), "at batch %d %s has %d blocks that the lab's own subscription has not heard of", has.seq, f.worker.ID, len(u)), err
+}
+
+func (f *storesFault) confirm(ctx context.Context) (proof, error) {
+	var e record.Evidence
+	err := poll(ctx, ghostPoll, "the lab's own subscription hears of every block that the engine has", func() (bool, error) {
+		n, told, err := f.look(ctx)
+		e = told
+		return n > 0, err
+	})
+	if err != nil {
+		return proof{}, err
+	}
+	acted, err := f.hook.awaitActed(ctx)
+	return proof{evidence: []record.Evidence{acted, e}}, err
+}
+
+func (f *storesFault) check(ctx context.Context) ([]record.Evidence, error) {
+	n, e, err := f.look(ctx)
+	if err == nil && n == 0 {
+		err = fmt.Errorf("the lab's own subscription hears of every block that %s has", f.worker.ID)
+	}
+	return []record.Evidence{e}, err
+}
+
+// confirmHealed wants a prompt's blocks to be heard of. Those from before never will be.
+func (f *storesFault) confirmHealed(ctx context.Context) ([]record.Evidence, error) {
+	from := f.watcher.tap.count()
+	if err := f.canary.prompt(ctx, f.canary.blocks(f.blockSize)); err != nil {
+		return nil, err
+	}
+	err := f.watcher.tap.await(ctx, "the lab's own subscription sees no store", func(_ bool, all []batch) (bool, error) {
+		for _, b := range all[from:] {
+			if b.anyStore(func(wireEvent) bool { return true }) {
+				return true, nil
+			}
+		}
+		return false, nil
+	})
+	return []record.Evidence{seen(clock.MonoNs(), "the lab's own subscription to %s sees a store", f.worker.ID)}, err
+}
+
+func (f *storesFault) close() { f.watcher.closeIf(); f.canary.closeIf() }
 
 // clearFault empties an engine's cache, with or without saying so. It is over in the moment it acts; what it
 // leaves behind is seen.

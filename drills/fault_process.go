@@ -14,7 +14,10 @@ import (
 )
 
 // exitFault makes a process end by itself.
-type exitFault struct{ hookFault }
+type exitFault struct {
+	hookFault
+	canary *canary
+}
 
 func (f *exitFault) prepare(context.Context) error {
 	if id := f.worker.Child.ID(); !id.Alive() {
@@ -23,8 +26,13 @@ func (f *exitFault) prepare(context.Context) error {
 	return nil
 }
 
-// confirm waits for the process to be reaped with the code that was asked for, and for its port to refuse.
+// confirm waits for the process to be reaped with the code that was asked for, and for its port to refuse. An
+// engine that dies of a full report is asked for one: no load is.
 func (f *exitFault) confirm(ctx context.Context) (proof, error) {
+	if f.params.Word("on") == "full_report" {
+		f.canary = newCanary(f.worker, f.token)
+		f.canary.fullReport()
+	}
 	select {
 	case <-f.worker.Child.Done():
 	case <-ctx.Done():

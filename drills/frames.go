@@ -40,6 +40,13 @@ func (s sight) strikes(kind string, p scenario.Params, i int) bool {
 			return b.wire.strange
 		}
 		return b.anyEvent(func(e wireEvent) bool { return e.strange })
+	case contract.FaultStaleStore: // what it removed it stores again, behind the removal
+		for k, e := range b.wire.events {
+			if e.kind == wireRemoved && storesAny(b.wire.events[k+1:], e.hashes) {
+				return true
+			}
+		}
+		return false
 	case contract.FaultMaskedStore:
 		return b.anyStore(func(e wireEvent) bool {
 			return len(e.hashes)*e.blockSize < len(e.tokens) && (p.Word("mask") != "all" || len(e.hashes) == 0)
@@ -102,6 +109,13 @@ func (s sight) wrong(field string, i int) bool {
 	}
 	ghosts := ghosts(s.batches, s.has)
 	return b.anyStore(func(e wireEvent) bool { return len(e.hashes) > 0 && ghosts[e.hashes[0]] })
+}
+
+// storesAny says whether events store one of some blocks.
+func storesAny(events []wireEvent, hashes []uint64) bool {
+	return slices.ContainsFunc(events, func(e wireEvent) bool {
+		return e.kind == wireStored && slices.ContainsFunc(e.hashes, func(h uint64) bool { return slices.Contains(hashes, h) })
+	})
 }
 
 func (b batch) anyEvent(is func(wireEvent) bool) bool { return slices.ContainsFunc(b.wire.events, is) }

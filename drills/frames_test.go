@@ -77,6 +77,8 @@ func TestStruck(t *testing.T) {
 		{"masked", contract.FaultMaskedStore, word("mask", "part"), sent(t, 2, 1.5, events([]any{wireStored, []any{20}, nil, []any{7, 7, 7, 7}, 2}), 0), true},
 		{"half is not all", contract.FaultMaskedStore, word("mask", "all"), sent(t, 2, 1.5, events([]any{wireStored, []any{20}, nil, []any{7, 7, 7, 7}, 2}), 0), false},
 		{"all", contract.FaultMaskedStore, word("mask", "all"), sent(t, 2, 1.5, events([]any{wireStored, []any{}, nil, []any{7, 7}, 2}), 0), true},
+		{"stored behind its removal", contract.FaultStaleStore, nil, sent(t, 2, 1.5, events(removal(20), store(nil, 20)), 0), true},
+		{"removed behind its store", contract.FaultStaleStore, nil, sent(t, 2, 1.5, events(store(nil, 20), removal(20)), 0), false},
 		{"not masked", contract.FaultMaskedStore, word("mask", "part"), plain(2), false},
 		{"unknown parent", contract.FaultUnknownParent, nil, sent(t, 2, 1.5, events(store(77, 20)), 0), true},
 		{"a parent that was announced", contract.FaultUnknownParent, nil, sent(t, 2, 1.5, events(store(11, 20)), 0), false},
@@ -143,6 +145,9 @@ func TestGhosts(t *testing.T) {
 		if !slices.Equal(got, c.want) {
 			t.Errorf("up to %d beside %v: %v, want %v", c.upTo, c.has, got, c.want)
 		}
+	}
+	if u := unheard(seen[:1], holding{seq: 1, blocks: map[uint64]int{1: 0, 2: 1, 8: 0}}); len(u) != 1 || !u[8] {
+		t.Errorf("unheard of: %v", u)
 	}
 	seen = append(seen, sent(t, 6, 1.5, events([]any{wireCleared}), 0))
 	if g := ghosts(seen, holding{seq: 6}); len(g) > 0 {

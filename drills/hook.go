@@ -54,7 +54,7 @@ func hookBody(kind string, p scenario.Params) map[string]any {
 			body[x.Name] = d.String()
 		}
 	}
-	if kind == contract.FaultExit && !p.Has("after_tokens") {
+	if kind == contract.FaultExit && !p.Has("after_tokens") && p.Word("on") == "token" {
 		body["at"] = time.Millisecond.String() // busy or not
 	}
 	return body

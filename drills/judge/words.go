@@ -84,7 +84,8 @@ var pastTense = map[string]string{"kill": "was killed", "term": "was told to end
 	"mute_publisher": "fell silent", "duplicate": "published something twice", "reorder": "published out of order",
 	"corrupt": "published something wrong", "truncate": "published a cut batch", "unknown_event": "published an unknown event",
 	"unknown_field": "published an unknown field", "unknown_parent": "published an unknown parent", "masked_store": "published a masked store",
-	"mute_removals": "kept its evictions to itself", "late_removals": "announced its evictions late", "replay_hang": "answered no replay",
+	"stale_store": "stored again what it removed",
+	"mute_stores": "kept its stores to itself", "mute_removals": "kept its evictions to itself", "late_removals": "announced its evictions late", "replay_hang": "answered no replay",
 	"replay_empty": "answered replays with nothing", "replay_truncate": "cut its replays", "silent_clear": "lost its cache",
 	"clear": "cleared its cache", "slow": "became slow", "leak": "began to leak", "exit": "exited", "health": "lied about its health",
 	"errors": "answered errors", "cut_stream": "cut its streams", "stale_load": "lied about its load"}
