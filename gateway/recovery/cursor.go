@@ -183,7 +183,7 @@ func (c *cursor) below(now int64, m message) {
 		if c.liveFirst < 0 {
 			c.liveFirst = 0
 		}
-		c.vouch(now)
+		c.vouch(now, m.seq)
 	case c.restartBlind:
 		c.counters.Stale++
 	case c.covered(m.seq) && ok:

@@ -236,10 +236,16 @@ func (c *cursor) emptyAnswer(now int64) {
 	}
 }
 
-// vouch takes a live batch that we know: after a reconnect it says that the publisher is the same.
-func (c *cursor) vouch(now int64) {
+// vouch takes a live batch that we know: after a reconnect it says that the publisher is the same. If the replay
+// has nothing from the newest batch on, an older one says the opposite: who sent it has yet to reach our cursor,
+// and we know it because two publishers' batches were taken for one's.
+func (c *cursor) vouch(now, seq int64) {
+	denied := c.ask.why == forReconnect && c.ask.empty > 0
+	if denied && seq < c.last {
+		return
+	}
 	c.doubted = false
-	if c.ask.why == forReconnect && c.ask.empty > 0 {
+	if denied {
 		c.settle(now)
 	}
 }
