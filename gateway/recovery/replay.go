@@ -32,11 +32,11 @@ type ask struct {
 	open  bool  // a call is out; else one is due at retryAt
 	round int
 
-	// Of the current call: the cursor and the lowest waiting batch when it was made (-1 without one),
-	// whether anything came, and the highest number.
-	startLast, startHead int64
-	answered             bool
-	highest              int64
+	// Of the current call: the cursor and the lowest and highest waiting batch when it was made (-1 without
+	// one), whether anything came, and the highest number.
+	startLast, startHead, startTop int64
+	answered                       bool
+	highest                        int64
 
 	heardAt int64 // last sign of life of the call
 	retryAt int64
@@ -66,9 +66,9 @@ func (c *cursor) send(now int64) {
 	a := &c.ask
 	a.id, a.open, a.failed, a.heardAt = c.asks, true, false, now
 	a.answered, a.highest = false, -1
-	a.startLast, a.startHead = c.last, -1
-	if head, ok := c.held.head(); ok {
-		a.startHead = head.seq
+	a.startLast, a.startHead, a.startTop = c.last, -1, -1
+	if n := len(c.held.list); n > 0 {
+		a.startHead, a.startTop = c.held.list[0].seq, c.held.list[n-1].seq
 	}
 	c.do(action{kind: doAsk, id: a.id, from: max(c.last, 0), jitter: a.why == forGap && a.round == 0})
 }
@@ -264,7 +264,7 @@ func (c *cursor) settle(now int64) {
 		c.finish(now)
 	case a.round >= maxRounds:
 		c.giveUp(now)
-	case short && a.startHead < 0:
+	case short && head.seq > a.startTop:
 		c.send(now) // the batch came after the call was made: now it must be there
 	case short && c.distrust:
 		c.giveUp(now)
