@@ -321,7 +321,7 @@ func TestIndexEqualsAnnounced(t *testing.T) {
 	})
 }
 
-func closedLists(t *rapid.T, k contract.RankCounters) {
+func closedLists(t teller, k contract.RankCounters) {
 	for rule := range k.Restarts {
 		if !slices.Contains(contract.RestartRules, rule) {
 			t.Fatalf("restart rule %q is not in the closed list", rule)
