@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strconv"
 	"sync/atomic"
@@ -40,11 +41,15 @@ const (
 	eventClients = 8
 	promptBlocks = 256
 	blockSize    = 16
+	// roomy is the pool that shall not fill up: filling ends when half of it is used.
+	roomy     = 1 << 22
+	roomyLoad = roomy / 2 / promptBlocks // prompts
+	fullPool  = 1 << 14
 )
 
 // events measures what one subscriber gets while eight clients send prompts that nobody sent before, on an
-// engine whose steps take no time: first into a pool that has room, then into one of 16,384 blocks, where
-// every block stored evicts another.
+// engine whose steps take no time: first into a pool that has room to the end, then into one of 16,384 blocks,
+// where every block stored evicts another.
 func (b *bench) events(ctx context.Context) ([]Row, error) {
 	profile, err := b.st.profile("instant", 0)
 	if err != nil {
@@ -53,18 +58,20 @@ func (b *bench) events(ctx context.Context) ([]Row, error) {
 	values := map[string][]float64{}
 	for range b.pick(3, 1) {
 		for _, pool := range []struct {
-			blocks int
-			rate   string
-		}{{1 << 20, fillRate}, {1 << 14, fullRate}} {
+			blocks, prompts int
+			rate            string
+		}{{roomy, roomyLoad, fillRate}, {fullPool, math.MaxInt, fullRate}} {
 			args := []string{"--profile", profile, "--num-gpu-blocks-override", strconv.Itoa(pool.blocks), "--kv-events-config", eventsConfig}
-			err := b.with(ctx, args, func(t target) error { return b.eventsOnce(ctx, t, pool.rate, values) })
+			err := b.with(ctx, args, func(t target) error {
+				return b.eventsOnce(ctx, t, pool.prompts, pool.rate, values)
+			})
 			if err != nil {
 				return nil, err
 			}
 		}
 	}
 	for range b.pick(3, 1) {
-		args := []string{"--profile", profile, "--num-gpu-blocks-override", strconv.Itoa(1 << 20)}
+		args := []string{"--profile", profile, "--num-gpu-blocks-override", strconv.Itoa(roomy)}
 		if err := b.with(ctx, args, func(t target) error { return b.silent(ctx, t, values) }); err != nil {
 			return nil, err
 		}
@@ -74,14 +81,14 @@ func (b *bench) events(ctx context.Context) ([]Row, error) {
 
 // silent fills the cache of a worker that announces nothing.
 func (b *bench) silent(ctx context.Context, t target, values map[string][]float64) error {
-	if err := b.load(ctx, t, 200*time.Millisecond); err != nil {
+	if err := b.load(ctx, t, 200*time.Millisecond, roomyLoad/8); err != nil {
 		return err
 	}
 	start, err := memoryOf(ctx, t)
 	if err != nil {
 		return err
 	}
-	if err := b.load(ctx, t, time.Duration(b.pick(4, 1))*time.Second); err != nil {
+	if err := b.load(ctx, t, time.Duration(b.pick(4, 1))*time.Second, roomyLoad); err != nil {
 		return err
 	}
 	return b.memory(ctx, t, start, blockMemory, values)
@@ -90,16 +97,16 @@ func (b *bench) silent(ctx context.Context, t target, values map[string][]float6
 // eventsOf measures a peer, whose pool is taken to have room.
 func (b *bench) eventsOf(ctx context.Context, t target) ([]Row, error) {
 	values := map[string][]float64{}
-	err := b.eventsOnce(ctx, t, fillRate, values)
+	err := b.eventsOnce(ctx, t, roomyLoad, fillRate, values)
 	return rowsOf(eventFigures, values), err
 }
 
-func (b *bench) eventsOnce(ctx context.Context, t target, rate string, values map[string][]float64) error {
+func (b *bench) eventsOnce(ctx context.Context, t target, prompts int, rate string, values map[string][]float64) error {
 	f, err := follow(ctx, t.events)
 	if err != nil {
 		return err
 	}
-	if err := b.load(ctx, t, 200*time.Millisecond); err != nil { // connections, and the first allocations
+	if err := b.load(ctx, t, 200*time.Millisecond, roomyLoad/8); err != nil { // connections, and the first allocations
 		return errors.Join(err, f.close())
 	}
 	before, began := f.seen(), time.Now()
@@ -108,7 +115,7 @@ func (b *bench) eventsOnce(ctx context.Context, t target, rate string, values ma
 		return errors.Join(err, f.close())
 	}
 	d := time.Duration(b.pick(4, 1)) * time.Second
-	if err := b.load(ctx, t, d); err != nil {
+	if err := b.load(ctx, t, d, prompts); err != nil {
 		return errors.Join(err, f.close())
 	}
 	after, took := f.seen(), time.Since(began).Seconds()
@@ -173,11 +180,12 @@ func truthOf(ctx context.Context, t target) (truth contract.Truth, err error) {
 	return truth, nil
 }
 
-// load sends prompts that nobody sent before, for so long.
-func (b *bench) load(ctx context.Context, t target, d time.Duration) error {
+// load sends prompts that nobody sent before, for so long and at most so many.
+func (b *bench) load(ctx context.Context, t target, d time.Duration, most int) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	until := time.Now().Add(d)
+	var sent atomic.Int64
 	g, ctx := errgroup.WithContext(ctx)
 	for range eventClients {
 		g.Go(func() error {
@@ -186,7 +194,7 @@ func (b *bench) load(ctx context.Context, t target, d time.Duration) error {
 				return err
 			}
 			defer c.Close()
-			for time.Now().Before(until) {
+			for sent.Add(1) <= int64(most) && time.Now().Before(until) {
 				request, err := completion(t, map[string]any{"prompt": freshPrompt(), "max_tokens": 1})
 				if err != nil {
 					return err
