@@ -50,6 +50,9 @@ func appendInt(b []byte, n int) []byte { return strconv.AppendInt(b, int64(n), 1
 func (w *sglangWriter) chunks(b []byte, i int, ids []uint32, state loop.State) []byte {
 	c := &w.choices[i]
 	c.state = state
+	if w.j.reqs[i].PrefillOnly {
+		ids = nil
+	}
 	if state.Err != nil {
 		c.ended = true
 		w.open = 0 // nothing follows
@@ -190,6 +193,11 @@ func (w *sglangWriter) meta(b []byte, i int, finish string) []byte {
 
 // document is the answer to a request that does not stream.
 func (w *sglangWriter) document() []byte {
+	for i := range w.choices {
+		if w.j.reqs[i].PrefillOnly {
+			w.choices[i].ids = nil
+		}
+	}
 	if w.j.flavour != native {
 		return w.openAIDocument()
 	}

@@ -108,7 +108,7 @@ func loadOf(rank int, now time.Time, r *loop.Snapshot) rankLoad {
 		NumRunningReqs: r.Running, NumWaitingReqs: r.Waiting, NumTotalReqs: r.Running + r.Waiting,
 		NumWaitingUncachedTokens: r.WaitingUncachedTokens,
 		NumUsedTokens:            usedTokens(&r.Load), MaxTotalNumTokens: r.MaxTokens, TokenUsage: r.KVUsage,
-		GenThroughput: r.GenRate, CacheHitRate: r.HitRate, MaxRunningRequests: r.MaxRunning,
+		GenThroughput: r.Throughput, CacheHitRate: r.HitRate, MaxRunningRequests: r.MaxRunning,
 	}
 	if r.MaxRunning > 0 {
 		row.Utilization = float64(r.Running) / float64(r.MaxRunning)

@@ -37,12 +37,15 @@ type sglangBody struct {
 	CacheSalt        *string `json:"cache_salt"`
 	DataParallelRank *int    `json:"data_parallel_rank"`
 	RoutedDPRank     *int    `json:"routed_dp_rank"`
+	knobs
 }
 
 // sampling are the parameters of /generate that have an effect.
 type sampling struct {
 	MaxNewTokens *int `json:"max_new_tokens"`
+	MinNewTokens int  `json:"min_new_tokens"`
 	N            *int `json:"n"`
+	knobs
 }
 
 // samplingParams are those of all prompts, or of each in a list of as many.
@@ -245,7 +248,7 @@ func (s *Server) sglangFill(j *sglangJob, b *sglangBody, prompts [][]uint32, ada
 		if err != nil {
 			return err
 		}
-		r := engine.Request{ID: j.id, Tokens: ids, MaxTokens: out}
+		r := engine.Request{ID: j.id, Tokens: ids, MaxTokens: max(out, 1), PrefillOnly: out == 0}
 		if len(prompts) > 1 {
 			r.ID += "-" + strconv.Itoa(i)
 		}
@@ -279,11 +282,17 @@ func (s *Server) sglangLength(j *sglangJob, b *sglangBody, i, n int) (int, *apiE
 	if asked != nil {
 		out = *asked
 	}
+	least, k := 0, &b.knobs
+	if j.flavour == native {
+		own := b.SamplingParams.of(i)
+		least, k = own.MinNewTokens, &own.knobs
+	}
+	if err := k.checkSGLang(least, out); err != nil {
+		return 0, err
+	}
 	switch {
 	case n >= context:
 		return 0, badRequest("", "The input (%d tokens) is longer than the model's context length (%d tokens).", n, context)
-	case out < 1:
-		return 0, badRequest("", "max_new_tokens must be at least 1, got %d.", out)
 	case asked != nil && (out >= context || out+n >= context):
 		return 0, badRequest("", "Requested token count exceeds the model's maximum context length of %d tokens. You requested a total of %d tokens: %d tokens from the input messages and %d tokens for the completion. Please reduce the number of tokens in the input messages or the completion to fit within the limit.", context, uint64(out)+uint64(n), n, out)
 	case n > pool:

@@ -55,6 +55,8 @@ type Snapshot struct {
 	LastStepMonoNs int64
 	// LoadAbsent says that the worker is to tell nothing about its load, which is zero here.
 	LoadAbsent bool
+	// Throughput is GenRate as an SGLang scheduler tells it; only reports have it.
+	Throughput float64
 	// PromptTokensCached are the cached ones among PromptTokens.
 	PromptTokensCached int64
 	// Refused are the requests that the engine did not take.

@@ -93,7 +93,7 @@ func (s *SGLangSet) scheduler(rank int, snapshot func() loop.Snapshot) *watcher 
 	gauge("num_used_tokens", "The number of used tokens.", func(s *loop.Snapshot) float64 { return s.KVUsage * float64(s.MaxTokens) })
 	gauge("token_usage", "The token usage.", func(s *loop.Snapshot) float64 { return s.KVUsage })
 	gauge("max_total_num_tokens", "Maximum total number of tokens in the KV cache pool.", func(s *loop.Snapshot) float64 { return float64(s.MaxTokens) })
-	gauge("gen_throughput", "The generation throughput (token/s).", func(s *loop.Snapshot) float64 { return s.GenRate })
+	gauge("gen_throughput", "The generation throughput (token/s).", func(s *loop.Snapshot) float64 { return s.Throughput })
 	gauge("cache_hit_rate", "The prefix cache hit rate.", func(s *loop.Snapshot) float64 { return s.HitRate })
 	add(prometheus.CounterValue, "num_retracted_requests_total", "Total number of retracted requests.", func(s *loop.Snapshot) float64 { return float64(s.Preemptions) })
 	w.fixed = []prometheus.Metric{s.cacheInfo(labels)}
