@@ -27,8 +27,9 @@ func (e *effect) of(t index.Tier) *tally {
 	return &e.tally
 }
 
-// turnover estimates when a pool has been used up once since an index became incomplete, so that what it
-// lacks is gone from the engine too.
+// turnover estimates when a pool has been used up once since an index became partial, so that what it lacks is
+// gone from the engine too. It says nothing about a degraded index, whose lost removals leave blocks behind that no
+// engine will ever remove.
 //
 // The pool's size is not on the wire. The most memberships ever seen stand in for it, which is too small
 // at first. Two things keep that from ending a doubt early: only removals count, because before the first
@@ -65,13 +66,17 @@ func (c *cursor) applied(e effect) {
 	if c.effects <= c.doubtedAt {
 		return
 	}
-	if c.quality != contract.QualityPartial && c.quality != contract.QualityDegraded {
-		return
-	}
-	device, host := c.turn.done(e.tally), c.hostTurn.done(e.host)
-	// Most engines have no host tier; one that was never heard of cannot be waited for.
-	host = host || c.hostTurn.most == 0 && !c.hostTurn.counting
-	if e.cleared || device && host {
-		c.setQuality(contract.QualityExact)
+	switch c.quality {
+	case contract.QualityDegraded:
+		if e.cleared {
+			c.setQuality(contract.QualityExact)
+		}
+	case contract.QualityPartial:
+		device, host := c.turn.done(e.tally), c.hostTurn.done(e.host)
+		// Most engines have no host tier; one that was never heard of cannot be waited for.
+		host = host || c.hostTurn.most == 0 && !c.hostTurn.counting
+		if e.cleared || device && host {
+			c.setQuality(contract.QualityExact)
+		}
 	}
 }
