@@ -23,7 +23,7 @@ func TestAThousandStreams(t *testing.T) {
 	var g errgroup.Group
 	for i := range streams {
 		body := fmt.Sprintf(`{"messages":[{"role":"user","content":"story %d"}],"max_tokens":%d,"stream":true}`, i, length)
-		request := fmt.Sprintf("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+		request := fmt.Sprintf("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 		g.Go(func() error {
 			conn, err := net.Dial("tcp", addr)
 			if err != nil {
