@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -20,11 +21,14 @@ import (
 
 // TestHostTier follows an engine in a process of its own, whose device is far too small and whose host takes
 // what falls out. What the gateway predicts for a request is what the engine then serves from cache, from either
-// tier, and in the end both tiers are what the engine announced. Once with offloads by name, once with described ones.
+// tier, and in the end both tiers are what the engine announced. Offloads are by name, described, or SGLang's.
 func TestHostTier(t *testing.T) {
-	for _, described := range []string{"--host-events-described=false", "--host-events-described"} {
-		t.Run(described, func(t *testing.T) {
-			w := process(t, "--num-gpu-blocks-override", "60", "--host-blocks", "120", "--max-model-len", "400", described)
+	for _, flags := range []string{
+		"--host-events-described=false", "--host-events-described", "--wire=sglang-map --enable-cache-report",
+		"--wire=sglang-array --enable-cache-report --hicache-write-policy=write_back",
+	} {
+		t.Run(flags, func(t *testing.T) {
+			w := process(t, append([]string{"--num-gpu-blocks-override", "60", "--host-blocks", "120", "--max-model-len", "400"}, strings.Fields(flags)...)...)
 			g := inFront(t, w)
 			fromHost := 0
 			for n := range 60 {

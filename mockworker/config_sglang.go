@@ -29,6 +29,7 @@ const (
 type SGLangConfig struct {
 	EngineFamily        string
 	RadixEvictionPolicy string
+	HiCacheWritePolicy  string
 	EnableCacheReport   bool
 	SpeculativeAlgo     string
 }
@@ -37,6 +38,7 @@ type SGLangConfig struct {
 func addSGLangFlags(fs *pflag.FlagSet, c *Config) {
 	fs.StringVar(&c.EngineFamily, "engine", familyAuto, "whose scheduler, cache and HTTP surface: vllm, sglang, or auto for that of --wire")
 	fs.StringVar(&c.RadixEvictionPolicy, "radix-eviction-policy", string(radix.LRU), "which leaf an SGLang engine evicts first: "+strings.Join(radix.Policies(), ", "))
+	fs.StringVar(&c.HiCacheWritePolicy, "hicache-write-policy", string(radix.WriteThrough), "when an SGLang engine copies pages to the host tier of --host-blocks: "+strings.Join(radix.WritePolicies(), ", "))
 	fs.BoolVar(&c.EnableCacheReport, "enable-cache-report", false, "usage of an SGLang engine tells prompt_tokens_details.cached_tokens")
 	fs.StringVar(&c.SpeculativeAlgo, "speculative-algorithm", "", "EAGLE or EAGLE3 makes an SGLang engine cache and announce pages of token pairs; it does not speculate")
 	fs.StringArrayVar(&c.LoRAModules, "lora-paths", nil, "SGLang's name of --lora-modules")
@@ -78,6 +80,9 @@ func (p *plan) lookUpFamily() error {
 	if err := radix.Policy(p.RadixEvictionPolicy).Validate(); err != nil {
 		return fmt.Errorf("--radix-eviction-policy: %w", err)
 	}
+	if err := radix.WritePolicy(p.HiCacheWritePolicy).Validate(); err != nil {
+		return fmt.Errorf("--hicache-write-policy: %w", err)
+	}
 	if algo := p.SpeculativeAlgo; algo != "" && !p.bigram() {
 		return fmt.Errorf("--speculative-algorithm is %q, must be EAGLE or EAGLE3", algo)
 	}
@@ -98,7 +103,7 @@ func (p *plan) onlyVLLM() error {
 		{"long-prefill-token-threshold", p.LongPrefillTokenThreshold != 0},
 		{"watermark", p.Watermark != 0},
 		{"kv-cache-groups", p.KVCacheGroups != ""},
-		{"host-blocks", p.HostBlocks != 0},
+		{"host-events-described", p.HostDescribed},
 	} {
 		if f.set {
 			return fmt.Errorf("--%s is for vLLM engines: leave it out, or give --engine vllm", f.flag)
@@ -119,7 +124,7 @@ func (p *plan) newCore(rank int, h *blockhash.Hasher) (engine.Core, error) {
 	c := p.engine
 	c.Rank, c.Hasher = rank, h
 	if p.sglang {
-		return radix.New(radix.Config{Config: c, Eviction: radix.Policy(p.RadixEvictionPolicy), Bigram: p.bigram()})
+		return radix.New(radix.Config{Config: c, Eviction: radix.Policy(p.RadixEvictionPolicy), Bigram: p.bigram(), WritePolicy: radix.WritePolicy(p.HiCacheWritePolicy)})
 	}
 	return engine.New(c)
 }

@@ -24,6 +24,8 @@ func TestSGLangWorker(t *testing.T) {
 			if status != 200 || !strings.Contains(text, `"finish_reason":{"type":"length","length":25}`) {
 				t.Fatalf("generate: %d %s", status, text)
 			}
+			// Batches are queued before the answer goes out, and sent beside it.
+			f.eventually("three batches", func() bool { return f.truth().Ranks[0].NextSeq == 3 })
 			lines := jsonLines[contract.TruthJournal](f, "/admin/truth/journal", nil)
 			if len(lines) != 3 || !lines[0].Cleared || len(lines[1].Stored) != 2 || len(lines[2].Stored) != 2 {
 				t.Errorf("published %+v, want a clear, the prompt's two pages, the output's two pages", lines)

@@ -40,6 +40,10 @@ func TestTruthOfTiersAndClasses(t *testing.T) {
 		"described host": func(c *Config) {
 			c.HostBlocks, c.HostDescribed, c.Wire = 30, true, "vllm-0.32"
 		},
+		"SGLang host": func(c *Config) { c.HostBlocks, c.Wire = 30, "sglang-map" },
+		"SGLang host, written back": func(c *Config) {
+			c.HostBlocks, c.HiCacheWritePolicy, c.Wire = 30, "write_back", "sglang-array"
+		},
 		"window": func(c *Config) { c.KVCacheGroups, c.Wire = "swa:40,full,swa:64", "vllm-0.23" },
 		"window of small blocks": func(c *Config) {
 			c.KVCacheGroups, c.BlockSize, c.RetentionInterval = "full,swa:24@8", 32, 64
@@ -53,6 +57,7 @@ func TestTruthOfTiersAndClasses(t *testing.T) {
 			for i := range 12 {
 				f.complete(prompt(i%5, 100+i), 10, "")
 			}
+			f.complete(prompt(1, 111), 1, "") // stores nothing, so that no copy to a host is under way behind it
 			row := f.truth().Ranks[0]
 			if len(row.Sets) != 2 || row.Sets[0].Digest != row.Digest || row.Sets[0].Resident != row.ResidentBlocks {
 				t.Fatalf("sets of %+v", row)

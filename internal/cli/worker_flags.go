@@ -56,6 +56,7 @@ var foreignFlags = map[string]string{
 	"compilation-config":              noUse,
 	"attention-backend":               noUse,
 	"mamba-cache-mode":                "there are no Mamba groups; --kv-cache-groups has what there is",
+	"enable-hierarchical-cache":       "--host-blocks is a host tier",
 	"hicache-ratio":                   "the host tier is sized in pages: --host-blocks",
 	"hicache-size":                    "the host tier is sized in pages: --host-blocks",
 	"enable-kv-cache-events":          "no engine has it: write it into --kv-events-config",

@@ -145,6 +145,9 @@ func rowOf(tier, class string, b *engine.Block, hash uint64) contract.TruthBlock
 		Hash: contract.U64(hash), Position: b.Position, Content: contract.U64(b.Content), Copies: b.Copies,
 		Tier: tier, Class: class, Group: b.Group, Use: useFree,
 	}
+	if tier == truth.TierDevice && row.Group == engine.NoGroup {
+		row.Group = 0 // an engine without groups has one
+	}
 	if b.Position > 0 {
 		parent := contract.U64(b.Parent)
 		row.Parent = &parent

@@ -10,6 +10,7 @@ import (
 	"fleetdrill/internal/contract"
 	"fleetdrill/mockworker/blockhash"
 	"fleetdrill/mockworker/engine"
+	"fleetdrill/mockworker/radix"
 	"fleetdrill/mockworker/truth"
 	"fleetdrill/mockworker/wire"
 )
@@ -18,8 +19,9 @@ import (
 // step's events say, in every tier and class; and the sums say so too.
 func TestTakingBackTheRunningStep(t *testing.T) {
 	for name, change := range map[string]func(*engine.Config){
-		"plain": func(*engine.Config) {},
-		"host":  func(c *engine.Config) { c.HostBlocks = 20 },
+		"SGLang": func(c *engine.Config) { c.Hasher, c.HostBlocks = blockhash.NewSGLang(), 20 },
+		"plain":  func(*engine.Config) {},
+		"host":   func(c *engine.Config) { c.HostBlocks = 20 },
 		"window": func(c *engine.Config) {
 			c.NumBlocks = 90
 			c.Groups = []engine.Group{
@@ -41,11 +43,8 @@ func takeBack(t *testing.T, change func(*engine.Config)) {
 		BlockSize: 8, NumBlocks: 30, MaxNumSeqs: 4, MaxNumBatchedTokens: 64, MaxModelLen: 200, EnablePrefixCaching: true, Hasher: h,
 	}
 	change(&cfg)
-	e, err := engine.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	enc, err := wire.New("vllm-0.32", wire.Options{IntHashes: true})
+	e, profile := coreOf(t, cfg, h)
+	enc, err := wire.New(profile, wire.Options{IntHashes: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,13 +83,29 @@ func takeBack(t *testing.T, change func(*engine.Config)) {
 	}
 }
 
+// coreOf is an engine of the family that the hasher is of, past the clear that it may begin with.
+func coreOf(t *testing.T, cfg engine.Config, vllm *blockhash.Hasher) (e engine.Core, profile string) {
+	var err error
+	if cfg.Hasher == vllm {
+		e, err = engine.New(cfg)
+		profile = "vllm-0.32"
+	} else if e, err = radix.New(radix.Config{Config: cfg}); err == nil {
+		e.Step(0)
+		profile = "sglang-map"
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e, profile
+}
+
 func allOf(fold *truth.Fold) []truth.Set {
 	sets, _ := fold.Sets()
 	return sets
 }
 
 // places are the blocks held with their copies, by tier, class and hash, and the counts that the summary has.
-func places(t *testing.T, fold *truth.Fold, e *engine.Engine, pending []engine.Event, said map[key]contract.TruthBlock) map[string]int {
+func places(t *testing.T, fold *truth.Fold, e engine.Core, pending []engine.Event, said map[key]contract.TruthBlock) map[string]int {
 	t.Helper()
 	h, ok := holdingOf(fold, pending)
 	if !ok {
@@ -107,7 +122,11 @@ func places(t *testing.T, fold *truth.Fold, e *engine.Engine, pending []engine.E
 	for _, r := range h.hashes(e) {
 		out[r.Tier+r.Class] = len(r.Hashes)
 	}
-	for _, s := range e.Sums(len(pending) > 0) {
+	summer, ok := e.(engine.Summer)
+	if !ok {
+		return out
+	}
+	for _, s := range summer.Sums(len(pending) > 0) {
 		out[fmt.Sprint("sum ", s.Medium, s.Group)] = s.Blocks
 		out[fmt.Sprint("digest ", s.Medium, s.Group)] = int(s.Digest)
 	}

@@ -41,8 +41,8 @@ type Config struct {
 	// RetentionInterval is the distance in tokens of the positions where a window group keeps a tail for
 	// hits, a multiple of every block size; 0 is the smallest possible.
 	RetentionInterval int
-	// HostBlocks is the size of the host tier, which takes what the device evicts; 0 is no tier. It needs a
-	// single group.
+	// HostBlocks is the size of the host tier, 0 is no tier. vLLM's takes what the device evicts and needs a
+	// single group; package radix has SGLang's.
 	HostBlocks int
 	// HostDescribed lets the stores of the host tier tell tokens and parent; otherwise they are the
 	// placeholders that vLLM sends, which name hashes only.

@@ -11,5 +11,8 @@
 // prompts are compared hash by hash. Adapters have trees of their own with the hashes of the base model:
 // their pages collide, as they do in the engine.
 //
+// With a host tier (host.go) a node has a copy on the device, in the host or in both, and each tier's stores and
+// removals balance by themselves.
+//
 // Bytes on the wire, sockets and HTTP live elsewhere.
 package radix

@@ -1,6 +1,7 @@
 package radix
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -18,6 +19,8 @@ type Config struct {
 	// Bigram makes pages of pairs of neighbouring tokens, as SGLang does for speculative decoding with EAGLE:
 	// so a page is full one token later.
 	Bigram bool
+	// WritePolicy is when pages are copied to the host tier, whose size is HostBlocks.
+	WritePolicy WritePolicy
 }
 
 // Engine is one rank's scheduler and cache. It is not safe for concurrent use.
@@ -65,7 +68,7 @@ var _ engine.Core = (*Engine)(nil)
 func New(c Config) (*Engine, error) {
 	err := c.Validate()
 	if err == nil {
-		err = c.Eviction.Validate()
+		err = errors.Join(c.Eviction.Validate(), c.WritePolicy.Validate())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("SGLang engine of rank %d: %w", c.Rank, err)
@@ -75,6 +78,9 @@ func New(c Config) (*Engine, error) {
 		cfg: c, log: log, tree: newTree(c.BlockSize, c.Eviction, log), free: c.NumBlocks - 1,
 		byID: map[string]*request{}, ratio: initialRatio,
 		pace: engine.Pace{Jitter: c.Timing.Jitter}, averages: engine.NewAverages(),
+	}
+	if c.HostBlocks > 0 {
+		e.tree.host = newHostTier(c.HostBlocks, c.Eviction, c.WritePolicy)
 	}
 	if c.EnablePrefixCaching {
 		log.cleared()
@@ -244,13 +250,18 @@ func (e *Engine) Blocks(yield func(engine.Block) bool) {
 		e.tree.each(yield)
 		return
 	}
-	merged := make(map[blockhash.Digest]engine.Block, e.tree.pages)
+	type place struct {
+		hash   blockhash.Digest
+		medium string
+	}
+	merged := make(map[place]engine.Block, e.tree.pages)
 	e.tree.each(func(b engine.Block) bool {
-		if other, ok := merged[b.Hash]; ok {
+		at := place{b.Hash, b.Medium}
+		if other, ok := merged[at]; ok {
 			b.Copies += other.Copies
 			b.InUse = b.InUse || other.InUse
 		}
-		merged[b.Hash] = b
+		merged[at] = b
 		return true
 	})
 	for _, b := range merged {

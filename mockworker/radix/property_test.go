@@ -42,9 +42,18 @@ type model struct {
 	n    int
 	live map[string]*seen
 
-	// copies is the fold of all events, facts what the stores said of each hash.
-	copies map[blockhash.Digest]int
-	facts  map[blockhash.Digest]engine.Block
+	// copies is the fold of all events of the device, host that of the host tier, facts what the stores said of
+	// each hash.
+	copies, host map[blockhash.Digest]int
+	facts        map[blockhash.Digest]engine.Block
+}
+
+// of is the fold of a tier.
+func (m *model) of(medium string) map[blockhash.Digest]int {
+	if medium == MediumHost {
+		return m.host
+	}
+	return m.copies
 }
 
 // seen is one request as the observer knows it.
@@ -67,11 +76,15 @@ func newModel(t *rapid.T) *model {
 			Overhead: rapid.SampledFrom([]int64{0, 0, 3000}).Draw(t, "overhead")},
 		Seed: rapid.Uint64().Draw(t, "seed"),
 	}, Bigram: rapid.IntRange(0, 3).Draw(t, "bigram") == 0, Eviction: Policy(rapid.SampledFrom(Policies()).Draw(t, "policy"))}
+	if rapid.Bool().Draw(t, "hierarchical") {
+		c.HostBlocks = rapid.IntRange(1, 40).Draw(t, "host")
+		c.WritePolicy = WritePolicy(rapid.SampledFrom(WritePolicies()).Draw(t, "write"))
+	}
 	e, err := New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &model{e: e, cfg: c, live: map[string]*seen{}, copies: map[blockhash.Digest]int{}, facts: map[blockhash.Digest]engine.Block{}}
+	return &model{e: e, cfg: c, live: map[string]*seen{}, copies: map[blockhash.Digest]int{}, host: map[blockhash.Digest]int{}, facts: map[blockhash.Digest]engine.Block{}}
 }
 
 // add draws prompts from few families, so that prefixes are shared, wholly and in part.
@@ -127,6 +140,7 @@ func (m *model) flush(t *rapid.T) {
 func (m *model) drop(t *rapid.T) {
 	m.e.DropCache()
 	clear(m.copies)
+	clear(m.host)
 	m.empty(t)
 }
 
@@ -166,24 +180,53 @@ func (m *model) step(t *rapid.T) {
 	m.checkLoad(t)
 }
 
-// hits is what each request that was never scheduled would find cached now, by a naive search through
-// what was told.
-func (m *model) hits() map[string]int {
-	out := map[string]int{}
+// found is what a request that was never scheduled may find cached: all that the device has, and behind it what
+// the host has. It is read back whole or not at all, and not if it is little.
+type found struct{ device, host int }
+
+// hits looks for every waiting request, by a naive search through what was told.
+func (m *model) hits() map[string]found {
+	out := map[string]found{}
 	for _, q := range m.e.waiting {
 		if q.lora != "" || q.started {
 			continue // an adapter's pages cannot be told from the base model's
 		}
-		n := 0
-		for _, h := range m.e.reusable(q) {
-			if m.e.tree.peek("", q.hashes[:n+1]) != n+1 || m.copies[h] == 0 {
-				break
+		var f found
+		for n, h := range m.e.reusable(q) {
+			switch onDevice := m.e.tree.peek("", q.hashes[:n+1]) == n+1 && m.copies[h] > 0; {
+			case onDevice && f.host == 0:
+				f.device += m.cfg.BlockSize
+			case f.device+f.host == n*m.cfg.BlockSize && m.hosts(q, n):
+				f.host += m.cfg.BlockSize
 			}
-			n++
 		}
-		out[q.id] = n * m.cfg.BlockSize
+		out[q.id] = f
 	}
 	return out
+}
+
+// hosts says whether the base model's tree has page n of a request in the host.
+func (m *model) hosts(q *request, n int) bool {
+	if m.host[q.hashes[n]] == 0 {
+		return false
+	}
+	for _, node := range m.e.tree.of("").nodes {
+		for _, p := range node.pages {
+			if p.hash == q.hashes[n] && node.backed {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// may says whether a request may have found so many tokens. To one that is not the first of its step, others may
+// have read back some of it, and thrown out more.
+func (f found) may(cached int, first bool) bool {
+	if first {
+		return cached == f.device || f.host >= minLoadBack && cached == f.device+f.host
+	}
+	return cached <= f.device+f.host
 }
 
 // checkBatch: the budget holds for prompts in whole pages, prompts and decoding do not mix, at most the last
@@ -217,15 +260,17 @@ func (m *model) fold(t *rapid.T, events []engine.Event) {
 		switch ev.Kind {
 		case engine.Cleared:
 			clear(m.copies)
+			clear(m.host)
 		case engine.Removed:
-			if i > 0 && events[i-1].Kind == engine.Removed {
+			if i > 0 && events[i-1].Kind == engine.Removed && events[i-1].Medium == ev.Medium {
 				t.Fatalf("two removals in a row")
 			}
+			copies := m.of(ev.Medium)
 			for _, h := range ev.Hashes {
-				if m.copies[h]--; m.copies[h] < 0 {
-					t.Fatalf("%v is removed and was not stored", h)
-				} else if m.copies[h] == 0 {
-					delete(m.copies, h)
+				if copies[h]--; copies[h] < 0 {
+					t.Fatalf("%v is removed from %s and was not stored", h, ev.Medium)
+				} else if copies[h] == 0 {
+					delete(copies, h)
 				}
 			}
 		case engine.Stored:
@@ -237,32 +282,38 @@ func (m *model) fold(t *rapid.T, events []engine.Event) {
 func (m *model) foldStore(t *rapid.T, ev engine.Event) {
 	span := len(ev.Hashes) * m.cfg.BlockSize
 	if ev.Bigram != m.cfg.Bigram || ev.Bigram && len(ev.Tokens) != span+1 || !ev.Bigram && len(ev.Tokens) != span || ev.BlockSize != m.cfg.BlockSize || len(ev.Hashes) == 0 ||
-		ev.LoRAName != "" || ev.LoRAID != nil || ev.Medium != engine.MediumGPU {
+		ev.LoRAName != "" || ev.LoRAID != nil || ev.Medium != engine.MediumGPU && (ev.Medium != MediumHost || m.cfg.HostBlocks == 0) {
 		t.Fatalf("store %+v", ev)
 	}
 	at, ns, parent := 0, uint64(0), uint64(0)
 	if ev.Parent == nil {
 		ns = tokens.Namespace("", "", ev.CacheSalt)
 	} else {
-		if m.copies[*ev.Parent] == 0 {
-			t.Fatalf("store after %v, which is not cached", ev.Parent)
+		// The host holds a prefix without holes, unless it takes what the device evicts from the tail.
+		if m.of(ev.Medium)[*ev.Parent] == 0 && (m.cfg.WritePolicy != WriteBack || m.copies[*ev.Parent] == 0) {
+			t.Fatalf("store in %s after %v, which is not cached", ev.Medium, ev.Parent)
 		}
 		at, parent = m.facts[*ev.Parent].Position+1, ev.Parent.EventInt()
 	}
 	for i, content := range tokens.AppendChain(nil, ev.Tokens[:span], ev.BlockSize, ns) {
 		hash := ev.Hashes[i]
-		m.copies[hash]++
-		if m.copies[hash] > 2 {
-			t.Fatalf("%v has %d copies", hash, m.copies[hash])
+		copies := m.of(ev.Medium)
+		copies[hash]++
+		if copies[hash] > 2 {
+			t.Fatalf("%v has %d copies", hash, copies[hash])
 		}
-		m.facts[hash] = engine.Block{Hash: hash, Parent: parent, Position: at + i, Content: content, Medium: engine.MediumGPU}
+		told := engine.Block{Hash: hash, Parent: parent, Position: at + i, Content: content, Group: engine.NoGroup}
+		if before, ok := m.facts[hash]; ok && before != told {
+			t.Fatalf("%v was told as %+v and is now %+v", hash, before, told)
+		}
+		m.facts[hash] = told
 		parent = hash.EventInt()
 	}
 }
 
 // deliver checks outputs: one last output per request, indices without a hole, stamps in order, and the cached
 // prefix what a search through the events found.
-func (m *model) deliver(t *rapid.T, r engine.StepResult, expected map[string]int) {
+func (m *model) deliver(t *rapid.T, r engine.StepResult, expected map[string]found) {
 	got := map[string]bool{}
 	for _, o := range r.Outputs {
 		s := m.live[o.ID]
@@ -288,10 +339,12 @@ func (m *model) deliver(t *rapid.T, r engine.StepResult, expected map[string]int
 			delete(m.live, o.ID)
 		}
 	}
+	first := true
 	for _, s := range m.e.batch {
-		if want, ok := expected[s.q.id]; ok && s.q.stats.CachedTokens != want {
-			t.Fatalf("%s found %d tokens cached, want %d", s.q.id, s.q.stats.CachedTokens, want)
+		if want, ok := expected[s.q.id]; ok && !want.may(s.q.stats.CachedTokens, first || m.e.tree.host == nil) {
+			t.Fatalf("%s found %d tokens cached, want %+v", s.q.id, s.q.stats.CachedTokens, want)
 		}
+		first = false
 	}
 }
 
@@ -315,13 +368,39 @@ func (m *model) checkResident(t *rapid.T) {
 	for b := range m.e.Blocks {
 		n++
 		want := m.facts[b.Hash]
-		want.Copies, want.InUse = m.copies[b.Hash], b.InUse
+		want.Copies, want.InUse, want.Medium = m.of(b.Medium)[b.Hash], b.InUse, b.Medium
 		if b != want {
 			t.Fatalf("resident %+v, announced %+v", b, want)
 		}
 	}
-	if n != len(m.copies) {
-		t.Fatalf("%d blocks resident, %d announced", n, len(m.copies))
+	if n != len(m.copies)+len(m.host) {
+		t.Fatalf("%d blocks resident, %d and %d announced", n, len(m.copies), len(m.host))
+	}
+	m.checkHost(t)
+}
+
+// checkHost: every page of the host belongs to a copy that is there or on its way, or to nobody.
+func (m *model) checkHost(t *rapid.T) {
+	h := m.e.tree.host
+	if h == nil {
+		return
+	}
+	have, leaves := h.free, 0
+	for _, b := range m.e.tree.branches {
+		for _, n := range b.nodes {
+			if n.backed || n.writing != nil {
+				have += len(n.pages)
+			}
+			if n.evicted && !n.backed || n.evicted && n.devices > 0 || !n.evicted && !n.parent.isRoot() && n.parent.evicted {
+				t.Fatalf("node %+v is nowhere, or behind what only the host has", n)
+			}
+			if n.evicted && n.slot != notLeaf {
+				leaves++
+			}
+		}
+	}
+	if have != h.size || h.free < 0 || leaves != len(h.leaves.heap) {
+		t.Fatalf("%d host pages of %d are accounted for, %d free, %d leaves of %d", have, h.size, h.free, leaves, len(h.leaves.heap))
 	}
 }
 
@@ -352,32 +431,44 @@ func (m *model) drain(t *rapid.T) {
 // TestSameSeedSameBytes: one seed is one stream of events, byte for byte.
 func TestSameSeedSameBytes(t *testing.T) {
 	for _, name := range []string{"sglang-array", "sglang-map"} {
-		first := streamOf(t, name)
-		if len(first) < 20_000 {
-			t.Fatalf("%s: a stream of %d bytes", name, len(first))
-		}
-		if !bytes.Equal(first, streamOf(t, name)) {
-			t.Errorf("%s: two runs of one seed differ", name)
+		for _, write := range append(WritePolicies(), "no host") {
+			first := streamOf(t, name, write)
+			if len(first) < 20_000 {
+				t.Fatalf("%s, %s: a stream of %d bytes", name, write, len(first))
+			}
+			if !bytes.Equal(first, streamOf(t, name, write)) {
+				t.Errorf("%s, %s: two runs of one seed differ", name, write)
+			}
 		}
 	}
 }
 
-func streamOf(t *testing.T, profile string) (stream []byte) {
+func streamOf(t *testing.T, profile, write string) (stream []byte) {
 	t.Helper()
 	enc, err := wire.New(profile, wire.Options{IntHashes: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	e := busyEngine(t, 96)
+	if write != "no host" {
+		e.tree.host = newHostTier(120, LRU, WritePolicy(write))
+	}
 	now := int64(0)
+	told := map[string]int{}
 	for n := range 1500 {
 		addBusy(t, e, now, n)
 		r := e.Step(now)
 		now = r.Until
+		for _, ev := range r.Events {
+			told[fmt.Sprint(ev.Kind, ev.Medium)]++
+		}
 		stream = enc.AppendBatch(stream, float64(now), r.Events)
 	}
 	if e.counters.Preemptions == 0 {
 		t.Error("nothing was retracted on the way")
+	}
+	if e.tree.host != nil && (told[fmt.Sprint(engine.Stored, MediumHost)] < 5 || told[fmt.Sprint(engine.Removed, MediumHost)] < 5) {
+		t.Errorf("%s: the host was hardly used: %v", write, told)
 	}
 	return stream
 }

@@ -36,20 +36,36 @@ func (j *journal) cleared() {
 
 // stored tells pages from..to of a request. No adapter is named: SGLang's events have no field for it.
 func (j *journal) stored(q *request, from, to int) {
-	end := to * j.pageSize
-	if q.bigram {
-		end++ // the other half of the last pair
-	}
 	ev := engine.Event{
-		Kind: engine.Stored, Hashes: q.hashes[from:to:to], Tokens: q.tokens[from*j.pageSize : end : end], Bigram: q.bigram,
+		Kind: engine.Stored, Hashes: q.hashes[from:to:to], Tokens: q.text(from, to, j.pageSize), Bigram: q.bigram,
 		BlockSize: j.pageSize, Group: engine.NoGroup, Medium: engine.MediumGPU, CacheSalt: q.salt,
 	}
 	if from > 0 {
 		ev.Parent = &q.hashes[from-1]
 	}
-	if tail := j.tail(engine.Stored); tail != nil && ev.Parent != nil && tail.CacheSalt == ev.CacheSalt &&
+	j.store(ev)
+}
+
+// copied tells the pages of a node in another tier.
+func (j *journal) copied(n *node, medium string) {
+	ev := engine.Event{
+		Kind: engine.Stored, Tokens: n.text, Bigram: n.bigram,
+		BlockSize: j.pageSize, Group: engine.NoGroup, Medium: medium, CacheSalt: n.salt,
+	}
+	for i := range n.pages {
+		ev.Hashes = append(ev.Hashes, n.pages[i].hash)
+	}
+	if !n.parent.isRoot() {
+		before := n.parent.pages[len(n.parent.pages)-1].hash
+		ev.Parent = &before
+	}
+	j.store(ev)
+}
+
+func (j *journal) store(ev engine.Event) {
+	if tail := j.tail(engine.Stored, ev.Medium); tail != nil && ev.Parent != nil && tail.CacheSalt == ev.CacheSalt &&
 		tail.Hashes[len(tail.Hashes)-1] == *ev.Parent {
-		// Both alias the memory of requests, so the longer event needs its own.
+		// Both alias memory that is not the journal's, so the longer event needs its own.
 		tail.Tokens = slices.Concat(tail.Tokens[:len(tail.Hashes)*j.pageSize], ev.Tokens)
 		tail.Hashes = slices.Concat(tail.Hashes, ev.Hashes)
 		return
@@ -58,9 +74,9 @@ func (j *journal) stored(q *request, from, to int) {
 }
 
 // removed tells a node's pages.
-func (j *journal) removed(n *node) {
+func (j *journal) removed(n *node, medium string) {
 	from := len(j.gone)
-	tail := j.tail(engine.Removed)
+	tail := j.tail(engine.Removed, medium)
 	if tail != nil {
 		from -= len(tail.Hashes) // they end gone
 	}
@@ -72,14 +88,12 @@ func (j *journal) removed(n *node) {
 		tail.Hashes = hashes
 		return
 	}
-	j.events = append(j.events, engine.Event{
-		Kind: engine.Removed, Hashes: hashes, Group: engine.NoGroup, Medium: engine.MediumGPU,
-	})
+	j.events = append(j.events, engine.Event{Kind: engine.Removed, Hashes: hashes, Group: engine.NoGroup, Medium: medium})
 }
 
-// tail is the last event if it is of this kind.
-func (j *journal) tail(kind engine.EventKind) *engine.Event {
-	if last := len(j.events) - 1; last >= 0 && j.events[last].Kind == kind {
+// tail is the last event if it is of this kind and medium.
+func (j *journal) tail(kind engine.EventKind, medium string) *engine.Event {
+	if last := len(j.events) - 1; last >= 0 && j.events[last].Kind == kind && j.events[last].Medium == medium {
 		return &j.events[last]
 	}
 	return nil

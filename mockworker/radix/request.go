@@ -87,6 +87,15 @@ func (q *request) hashed(from, to int) []uint32 {
 	return pairs
 }
 
+// text is the tokens of pages from..to, with the other half of the last pair of bigram pages.
+func (q *request) text(from, to, pageSize int) []uint32 {
+	end := to * pageSize
+	if q.bigram {
+		end++
+	}
+	return q.tokens[from*pageSize : end : end]
+}
+
 // pages are the pages from..to. Their content hashes are those that the events lead to: with the salt in the
 // first one, and without the adapter, which SGLang's events do not name.
 func (q *request) pages(from, to, pageSize int) []page {

@@ -31,8 +31,8 @@ func (e *Engine) prefill(now int64) {
 		if q.readyAt > now {
 			break
 		}
-		last, hit := e.tree.match(q.lora, e.reusable(q))
-		e.tree.lock(last) // what is found must not be evicted to make room for the rest
+		last, _ := e.tree.match(q.lora, e.reusable(q))
+		last, hit := e.loadBack(last) // locked: what is found must not be evicted to make room for the rest
 		if !e.fits(q, hit) {
 			e.tree.unlock(last)
 			e.full = true

@@ -57,20 +57,23 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 }
 
 // engine makes a new engine; a step takes 1 us plus 1 ns a prefill token.
-// Example: engine page=4 pages=8 seqs=4 budget=16 [model-len=100] [policy=lru] [cache=off] [bigram]
+// Example: engine page=4 pages=8 seqs=4 budget=16 [model-len=100] [policy=lru] [cache=off] [bigram] [host=16 [write=write_back]]
 func (s *script) engine(t *testing.T, d *datadriven.TestData) string {
 	c := Config{Config: engine.Config{
 		BlockSize: 4, NumBlocks: 9, MaxNumSeqs: 4, MaxNumBatchedTokens: 16, MaxModelLen: 1000,
 		EnablePrefixCaching: !d.HasArg("cache"), Hasher: blockhash.NewSGLang(), Timing: engine.Timing{A: 1000, B: 1},
 	}}
-	var policy string
+	var policy, write string
 	pages := 8
+	d.MaybeScanArgs(t, "host", &c.HostBlocks)
+	d.MaybeScanArgs(t, "write", &write)
 	d.MaybeScanArgs(t, "page", &c.BlockSize)
 	d.MaybeScanArgs(t, "pages", &pages)
 	d.MaybeScanArgs(t, "seqs", &c.MaxNumSeqs)
 	d.MaybeScanArgs(t, "budget", &c.MaxNumBatchedTokens)
 	d.MaybeScanArgs(t, "model-len", &c.MaxModelLen)
 	d.MaybeScanArgs(t, "policy", &policy)
+	c.WritePolicy = WritePolicy(write)
 	c.NumBlocks, c.Eviction, c.Bigram = pages+1, Policy(policy), d.HasArg("bigram")
 	s.now = 0
 	var err error
@@ -182,7 +185,7 @@ func (s *script) describe(b *strings.Builder, r engine.StepResult) {
 func (s *script) event(ev engine.Event) string {
 	switch ev.Kind {
 	case engine.Removed:
-		return "removed " + s.names(ev.Hashes...)
+		return "removed " + s.names(ev.Hashes...) + tierOf(ev)
 	case engine.Cleared:
 		return "cleared"
 	}
@@ -194,7 +197,15 @@ func (s *script) event(ev engine.Event) string {
 	if ev.CacheSalt != "" {
 		text += " salt " + ev.CacheSalt
 	}
-	return text
+	return text + tierOf(ev)
+}
+
+// tierOf names the tier of an event unless it is the device.
+func tierOf(ev engine.Event) string {
+	if ev.Medium == engine.MediumGPU {
+		return ""
+	}
+	return " in " + ev.Medium
 }
 
 func (s *script) names(hashes ...blockhash.Digest) string {
@@ -222,6 +233,9 @@ func (s *script) tree() string {
 		s.below(&b, branch, branch.root, "")
 	}
 	fmt.Fprintf(&b, "%d in the tree, %d free", s.e.tree.pages, s.e.free)
+	if h := s.e.tree.host; h != nil {
+		fmt.Fprintf(&b, ", %d of the host's %d free", h.free, h.size)
+	}
 	for _, q := range s.e.onDevice() {
 		fmt.Fprintf(&b, ", %d of %s", q.own, q.id)
 	}
@@ -242,6 +256,14 @@ func (s *script) below(b *strings.Builder, branch *branch, parent *node, indent 
 			hashes = append(hashes, n.pages[i].hash)
 		}
 		fmt.Fprintf(b, "%s%s", indent, s.names(hashes...))
+		switch {
+		case n.evicted:
+			b.WriteString(" (host only)")
+		case n.backed:
+			b.WriteString(" (host, too)")
+		case n.writing != nil:
+			b.WriteString(" (on its way to the host)")
+		}
 		if n.locks > 0 {
 			fmt.Fprintf(b, " (held by %d)", n.locks)
 		}

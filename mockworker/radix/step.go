@@ -14,6 +14,7 @@ func (e *Engine) Step(now int64) engine.StepResult {
 	e.outputs, e.batch = e.outputs[:0], e.batch[:0]
 	e.log.begin()
 	e.dropAborted()
+	e.tree.written()
 	p := e.schedule(now)
 	until := now
 	if len(e.batch) > 0 {

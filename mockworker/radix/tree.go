@@ -19,8 +19,15 @@ type node struct {
 	parent *node // nil of a root
 	pages  []page
 	depth  int // pages before the first one
-	// children counts nodes that follow this one.
-	children int
+	// children counts nodes that follow this one, devices those of them with a device copy.
+	children, devices int
+	// evicted says that only the host has a copy, backed that the host has one, and writing is the transfer that
+	// makes it. text and salt are what the store of a copy tells, kept only for a host tier.
+	evicted, backed bool
+	writing         *writing
+	text            []uint32
+	salt            string
+	bigram          bool
 	// locks counts the requests that use this node or one behind it; a locked node is not evicted.
 	locks int
 	// touched and created are ticks of the tree's own clock, hits the inserts that came past: what eviction
@@ -46,8 +53,9 @@ type branch struct {
 type tree struct {
 	branches map[string]*branch
 	leaves   leaves
+	host     *hostTier // nil without one
 	clock    uint64
-	// pageSize is tokens; pages counts all of them, evictable those that no request uses.
+	// pageSize is tokens; pages counts those on the device, evictable those of them that no request uses.
 	pageSize         int
 	pages, evictable int
 	// changed hears of pages that came and went, in the order in which they do.
@@ -58,8 +66,10 @@ type tree struct {
 type recorder interface {
 	// stored tells of a new node of q, which holds its pages from..to.
 	stored(q *request, from, to int)
-	// removed tells of a node that was evicted.
-	removed(n *node)
+	// copied tells of a node that another tier has from now on, too.
+	copied(n *node, medium string)
+	// removed tells of a node that was evicted from a tier.
+	removed(n *node, medium string)
 }
 
 func newTree(pageSize int, p Policy, r recorder) *tree {
@@ -71,6 +81,9 @@ func (t *tree) clear() {
 	t.branches = map[string]*branch{}
 	t.leaves.heap = nil
 	t.pages, t.evictable = 0, 0
+	if t.host != nil {
+		t.host.clear()
+	}
 }
 
 func (t *tree) tick() uint64 {
@@ -100,7 +113,7 @@ func (n *node) shared(hashes []blockhash.Digest) int {
 	return most
 }
 
-// peek counts the leading pages that are cached, and changes nothing.
+// peek counts the leading pages that the device has, and changes nothing.
 func (t *tree) peek(lora string, hashes []blockhash.Digest) int {
 	b, at := t.branches[lora], 0
 	if b == nil {
@@ -108,7 +121,7 @@ func (t *tree) peek(lora string, hashes []blockhash.Digest) int {
 	}
 	for at < len(hashes) {
 		n := b.nodes[hashes[at]]
-		if n == nil {
+		if n == nil || n.evicted {
 			break
 		}
 		k := n.shared(hashes[at:])
@@ -120,14 +133,14 @@ func (t *tree) peek(lora string, hashes []blockhash.Digest) int {
 	return at
 }
 
-// match finds the longest cached prefix and the node that ends it, which it makes by a split when the
-// prefix ends inside one. Everything on the way counts as used now.
+// match finds the longest prefix that any tier has and the node that ends it, which it makes by a split when
+// the prefix ends inside one. Everything on the way counts as used now.
 func (t *tree) match(lora string, hashes []blockhash.Digest) (last *node, n int) {
-	return t.walk(t.of(lora), hashes, 0)
+	return t.walk(t.of(lora), hashes, func(*node) {})
 }
 
-// walk goes down as far as hashes lead; each node on the way is touched and counts so many hits more.
-func (t *tree) walk(b *branch, hashes []blockhash.Digest, hits int) (last *node, n int) {
+// walk goes down as far as hashes lead; each node on the way is touched and shown to visit.
+func (t *tree) walk(b *branch, hashes []blockhash.Digest, visit func(*node)) (last *node, n int) {
 	now := t.tick()
 	last = b.root
 	for n < len(hashes) {
@@ -138,34 +151,56 @@ func (t *tree) walk(b *branch, hashes []blockhash.Digest, hits int) (last *node,
 		// SGLang touches the whole node before it knows how much of it is shared, so the part that a split
 		// leaves behind counts as used, too.
 		child.touched = now
-		t.leaves.fix(child)
+		t.heapOf(child).fix(child)
 		k := child.shared(hashes[n:])
 		if k < len(child.pages) {
 			child = t.split(child, k)
 		}
-		child.hits += hits
-		t.leaves.fix(child)
+		visit(child)
+		t.heapOf(child).fix(child)
 		last = child
 		n += k
 	}
 	return last, n
 }
 
-// insert puts the first full pages of q into its tree, and returns how many were there already and the
-// node of the last one. A chunk of a prompt that goes on does not count as a hit.
+// heapOf is where a node is a leaf, if it is one: that of the tier which it would leave.
+func (t *tree) heapOf(n *node) *leaves {
+	if n.evicted {
+		return &t.host.leaves
+	}
+	return &t.leaves
+}
+
+// insert puts the first full pages of q into its tree, and returns how many the device had already and the
+// node of the last one. A chunk of a prompt that goes on does not count as a hit. What only the host has was
+// computed anew, and is the device's again.
 func (t *tree) insert(q *request, full int, chunk bool) (existing int, last *node) {
 	hits := 1
 	if chunk {
 		hits = 0
 	}
-	last, existing = t.walk(t.of(q.lora), q.hashes[:full], hits)
-	if existing == full {
+	last, known := t.walk(t.of(q.lora), q.hashes[:full], func(n *node) {
+		if n.evicted {
+			t.onDevice(n)
+			t.changed.stored(q, n.depth, n.end())
+			return
+		}
+		existing = n.end()
+		n.hits += hits
+		t.hit(n)
+	})
+	if known == full {
 		return existing, last
 	}
-	fresh := t.grow(last, q.pages(existing, full, t.pageSize))
+	fresh := t.grow(last, q.pages(known, full, t.pageSize))
 	fresh.hits = hits
+	if t.host != nil {
+		fresh.text, fresh.salt, fresh.bigram = slices.Clone(q.text(known, full, t.pageSize)), q.salt, q.bigram
+	}
 	t.leaves.fix(fresh)
-	t.changed.stored(q, existing, full)
+	t.changed.stored(q, known, full)
+	t.hit(fresh)
 	return existing, fresh
 }
 
@@ -175,6 +210,7 @@ func (t *tree) grow(parent *node, pages []page) *node {
 	n := &node{branch: parent.branch, parent: parent, pages: pages, depth: parent.end(), touched: now, created: now, slot: notLeaf}
 	n.branch.nodes[pages[0].hash] = n
 	parent.children++
+	parent.devices++
 	t.pages += len(pages)
 	t.evictable += len(pages)
 	t.settle(parent)
@@ -188,7 +224,17 @@ func (t *tree) split(n *node, k int) *node {
 	head := &node{
 		branch: n.branch, parent: n.parent, depth: n.depth, children: 1, locks: n.locks,
 		touched: now, created: now, hits: n.hits, slot: notLeaf,
+		evicted: n.evicted, backed: n.backed, writing: n.writing, salt: n.salt, bigram: n.bigram,
 		pages: slices.Clone(n.pages[:k]), // its own, so that it does not keep those of n when they are evicted
+	}
+	if !n.evicted {
+		head.devices = 1
+	}
+	if w := n.writing; w != nil {
+		w.nodes = slices.Insert(w.nodes, slices.Index(w.nodes, n), head)
+	}
+	if at := k * t.pageSize; t.host != nil {
+		head.text, n.text = slices.Clone(n.text[:at+len(n.text)-len(n.pages)*t.pageSize]), n.text[at:]
 	}
 	n.parent, n.pages, n.depth = head, n.pages[k:], n.depth+k
 	n.branch.nodes[head.pages[0].hash] = head
@@ -199,7 +245,7 @@ func (t *tree) split(n *node, k int) *node {
 // lock keeps n and everything before it from being evicted, until as many unlocks.
 func (t *tree) lock(n *node) {
 	for ; !n.isRoot(); n = n.parent {
-		if n.locks == 0 {
+		if n.locks == 0 && !n.evicted {
 			t.evictable -= len(n.pages)
 		}
 		n.locks++
@@ -210,7 +256,7 @@ func (t *tree) lock(n *node) {
 func (t *tree) unlock(n *node) {
 	for ; !n.isRoot(); n = n.parent {
 		n.locks--
-		if n.locks == 0 {
+		if n.locks == 0 && !n.evicted {
 			t.evictable += len(n.pages)
 		}
 		t.settle(n)
@@ -222,36 +268,49 @@ func (t *tree) settle(n *node) {
 	if n.isRoot() {
 		return
 	}
-	if n.children == 0 && n.locks == 0 {
-		t.leaves.add(n)
+	behind := n.devices
+	if n.evicted {
+		behind = n.children
+	}
+	if behind == 0 && n.locks == 0 {
+		t.heapOf(n).add(n)
 	} else {
-		t.leaves.drop(n)
+		t.heapOf(n).drop(n)
 	}
 }
 
-// evict gives up whole leaves, one after the other as the policy has them, until at least want pages are
-// gone or nothing may go. It returns how many went.
+// evict gives up whole leaves of the device, one after the other as the policy has them, until at least want
+// pages are gone or nothing may go. It returns how many went. What the host has, or takes, lives on there.
 func (t *tree) evict(want int) (gone int) {
 	for gone < want && len(t.leaves.heap) > 0 {
 		n := t.leaves.heap[0]
-		t.leaves.drop(n)
-		delete(n.branch.nodes, n.pages[0].hash)
 		gone += len(n.pages)
-		t.changed.removed(n)
-		n.parent.children--
-		t.settle(n.parent)
+		if t.offload(n) {
+			continue
+		}
+		t.leaves.drop(n)
+		n.parent.devices--
+		t.cut(n, engine.MediumGPU)
 	}
 	t.pages -= gone
 	t.evictable -= gone
 	return gone
 }
 
-// each yields every page of every tree until yield returns false.
+// cut takes a node out of the tree that a tier had as the last one.
+func (t *tree) cut(n *node, medium string) {
+	delete(n.branch.nodes, n.pages[0].hash)
+	t.changed.removed(n, medium)
+	n.parent.children--
+	t.settle(n.parent)
+}
+
+// each yields every page of every tree, once for each tier that has it, until yield returns false.
 func (t *tree) each(yield func(engine.Block) bool) {
 	for _, b := range t.branches {
 		for _, n := range b.nodes {
 			for i := range n.pages {
-				if !yield(n.block(i)) {
+				if !n.evicted && !yield(n.block(i, engine.MediumGPU)) || n.backed && !yield(n.block(i, MediumHost)) {
 					return
 				}
 			}
@@ -259,10 +318,10 @@ func (t *tree) each(yield func(engine.Block) bool) {
 	}
 }
 
-func (n *node) block(i int) engine.Block {
+func (n *node) block(i int, medium string) engine.Block {
 	b := engine.Block{
 		Hash: n.pages[i].hash, Content: n.pages[i].content, Position: n.depth + i,
-		Copies: 1, InUse: n.locks > 0, Medium: engine.MediumGPU,
+		Copies: 1, InUse: n.locks > 0 && medium == engine.MediumGPU, Medium: medium, Group: engine.NoGroup,
 	}
 	switch {
 	case i > 0:

@@ -129,8 +129,11 @@ func (m *treeModel) stored(q *request, from, to int) {
 	}
 }
 
+// copied implements recorder; there is no other tier.
+func (m *treeModel) copied(*node, string) { m.t.Fatalf("a node is copied") }
+
 // removed implements recorder: only a leaf that nobody uses goes, and none that the policy has go later.
-func (m *treeModel) removed(n *node) {
+func (m *treeModel) removed(n *node, _ string) {
 	order := m.policy.order()
 	for _, b := range m.tree.branches {
 		for _, other := range b.nodes {
