@@ -502,6 +502,7 @@ func (l *Loop) add(m *letter) {
 	if err := l.o.Engine.Add(m.at, m.req); err != nil {
 		l.open.Add(-1)
 		l.refused++
+		l.snapshot() // who is refused finds itself counted
 		s.end(finishError, err)
 		l.out.send(true)
 		return

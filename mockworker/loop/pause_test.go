@@ -65,17 +65,56 @@ func TestAbortAtTheGate(t *testing.T) {
 	}
 }
 
-// board is a sink that keeps everything.
+// board is a sink that keeps everything, of n requests that go through the engine together.
 type board struct {
+	n     int
 	mu    sync.Mutex
 	ids   map[int][]uint32
 	order []int
 	ended chan int
+	told  chan struct{} // one for each News
+	steps int           // belonging to the loop goroutine
+}
+
+func newBoard(n int) *board {
+	return &board{n: n, ids: map[int][]uint32{}, ended: make(chan int, n), told: make(chan struct{}, 2*n)}
+}
+
+// publish lets no step give out its tokens before all those of the step before are told: otherwise a late
+// delivery finds the tokens of two steps at once, and tells of a stream that has nothing more.
+func (b *board) publish(ctx context.Context, _ []engine.Event) error {
+	if b.steps++; b.steps == 1 {
+		return nil
+	}
+	for range b.n {
+		select {
+		case <-b.told:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// submit has a loop take the requests in together, each for out tokens. The loop must have begun to read the
+// question that holds it up: otherwise it may take the first requests along with it.
+func (b *board) submit(t *testing.T, l *Loop, out int) {
+	t.Helper()
+	held, hold := make(chan struct{}), make(chan struct{})
+	if _, ok := l.Leave(func(engine.Core) { close(held); <-hold }); !ok {
+		t.Fatal("closed")
+	}
+	<-held
+	for i := range b.n {
+		l.SubmitTo(request(strconv.Itoa(i), out), b, i)
+	}
+	close(hold)
 }
 
 func (b *board) News(s *Stream, scratch []byte) (grown []byte, later bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	defer func() { b.told <- struct{}{} }()
 	ids, state := s.Take(nil)
 	b.ids[s.Choice()] = append(b.ids[s.Choice()], ids...)
 	b.order = append(b.order, s.Choice())
@@ -96,16 +135,9 @@ const later = -1
 
 // Sinks hear of every token, step by step in the order of the batch.
 func TestSinksAreToldInOrder(t *testing.T) {
-	l, _ := startLoop(t, 2_000_000, nil)
-	b := &board{ids: map[int][]uint32{}, ended: make(chan int, 3)}
-	hold := make(chan struct{})
-	if _, ok := l.Leave(func(engine.Core) { <-hold }); !ok {
-		t.Fatal("closed")
-	}
-	for i := range 3 { // all in one step
-		l.SubmitTo(request(string(rune('a'+i)), 10), b, i)
-	}
-	close(hold)
+	b := newBoard(3)
+	l, _ := startLoop(t, 0, func(o *Options) { o.Publish = b.publish })
+	b.submit(t, l, 10)
 	for range 3 {
 		<-b.ended
 	}
@@ -133,21 +165,14 @@ func TestLaterIsAfterTheStep(t *testing.T) {
 		t.Fatal(err)
 	}
 	e, err := engine.New(engine.Config{
-		BlockSize: 4, NumBlocks: 4 * n, MaxNumSeqs: n, MaxNumBatchedTokens: 100 * n, MaxModelLen: 1 << 10, Hasher: hasher, Timing: engine.Timing{A: 2_000_000},
+		BlockSize: 4, NumBlocks: 4 * n, MaxNumSeqs: n, MaxNumBatchedTokens: 100 * n, MaxModelLen: 1 << 10, Hasher: hasher,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, _ := startLoop(t, 0, func(o *Options) { o.Engine = e })
-	b := &board{ids: map[int][]uint32{}, ended: make(chan int, n)}
-	hold := make(chan struct{})
-	if _, ok := l.Leave(func(engine.Core) { <-hold }); !ok {
-		t.Fatal("closed")
-	}
-	for i := range n { // all in one step
-		l.SubmitTo(request(strconv.Itoa(i), 2), b, i)
-	}
-	close(hold)
+	b := newBoard(n)
+	l, _ := startLoop(t, 0, func(o *Options) { o.Engine, o.Publish = e, b.publish })
+	b.submit(t, l, 2)
 	for range n {
 		<-b.ended
 	}
