@@ -84,7 +84,7 @@ func assemble(c Config) (*gateway, error) {
 	p := proxy.New(proxy.Options{Fleet: f, Index: ix, Retries: c.Retries, TTFTTimeout: c.TTFTTimeout,
 		StreamStallTimeout: c.StreamStallTimeout, MaxBody: c.MaxBody, Registry: registry, Log: c.Log})
 	s, err := state.New(state.Options{Fleet: f, Counters: p.Counters, Policy: c.Policy, KVIndex: c.KVIndex,
-		Normalize: NormalizeWorker, ApplyHandicaps: f.SetHandicaps, Token: c.AdminToken, Log: c.Log}, c.Handicaps)
+		Normalize: NormalizeWorker, ApplyHandicaps: func(on []string) { f.SetHandicaps(on); p.SetHandicaps(on) }, Token: c.AdminToken, Log: c.Log}, c.Handicaps)
 	if err != nil {
 		f.Close()
 		return nil, err

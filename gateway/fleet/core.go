@@ -102,6 +102,8 @@ type Worker struct {
 type Core struct {
 	timing      Timing
 	livenessOff bool
+	hairTrigger bool
+	loadAgeOff  bool
 	workers     []*Worker
 	byID        map[string]*Worker
 	actions     []Action

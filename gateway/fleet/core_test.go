@@ -148,6 +148,10 @@ func (s *story) command(d *datadriven.TestData) {
 		}
 	case "no-thin-slice":
 		s.core.SetNoThinSlice(arg(0) == "on")
+	case "load-age-off":
+		s.core.SetLoadAgeOff(arg(0) == "on")
+	case "hair-trigger":
+		s.core.SetHairTrigger(arg(0) == "on")
 	case "handicap":
 		s.core.SetLivenessOff(s.now, arg(0) == "on")
 	case "state":

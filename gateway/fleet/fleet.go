@@ -352,6 +352,8 @@ func (f *Fleet) SetHandicaps(on []string) {
 		f.handicaps = on
 		f.core.SetLivenessOff(now, slices.Contains(on, contract.HandicapLivenessOff))
 		f.core.SetNoThinSlice(slices.Contains(on, contract.HandicapNoThinSlice))
+		f.core.SetLoadAgeOff(slices.Contains(on, contract.HandicapLoadAgeOff))
+		f.core.SetHairTrigger(slices.Contains(on, contract.HandicapHairTrigger))
 		for _, m := range f.members {
 			m.handicap(on)
 		}

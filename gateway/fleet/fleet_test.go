@@ -43,6 +43,36 @@ func (*handicapped) Nudge()                    {}
 func (*handicapped) WorkerDead()               {}
 func (*handicapped) Close()                    {}
 
+// Every handicap of the core's is switched by its own name, and off with the set.
+func TestHandicapsReachTheCore(t *testing.T) {
+	picker, err := policy.New(policy.CacheAware, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := New(Options{Timing: DefaultTiming(), Picker: picker})
+	defer f.Close()
+	read := func() map[string]bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return map[string]bool{contract.HandicapLivenessOff: f.core.livenessOff, contract.HandicapNoThinSlice: f.core.warmup.Starve,
+			contract.HandicapLoadAgeOff: f.core.loadAgeOff, contract.HandicapHairTrigger: f.core.hairTrigger}
+	}
+	for name := range read() {
+		f.SetHandicaps([]string{name})
+		for other, on := range read() {
+			if on != (other == name) {
+				t.Errorf("with %s alone %s is %v", name, other, on)
+			}
+		}
+	}
+	f.SetHandicaps(nil)
+	for name, on := range read() {
+		if on {
+			t.Errorf("%s is still on", name)
+		}
+	}
+}
+
 // Handicaps reach the streams that run and those that are started later.
 func TestHandicapsReachEveryStream(t *testing.T) {
 	picker, err := policy.New(policy.CacheAware, 1)

@@ -51,8 +51,15 @@ func (c *Core) PingDone(now, sent int64, w *Worker, result PingResult, status in
 		// Not every ping since was refused, so this is silence, which has its own clock.
 		w.suspect = 0
 	}
+	if result != PingOK && c.hairTrigger {
+		c.cut(now, w)
+	}
 	c.show(now, w)
 }
+
+// SetHairTrigger switches the handicap of that name: while on, one ping without a 200 in its time vetoes
+// the worker at once, whatever else is heard of it.
+func (c *Core) SetHairTrigger(on bool) { c.hairTrigger = on }
 
 // Refused reports a refusal or reset of a ping, a connect or a stream. The first one makes the worker
 // suspect and asks for a ping at once.
@@ -127,10 +134,14 @@ func (c *Core) judgeSuspect(now int64, w *Worker) {
 
 // judgeSilent finds partitioned workers: nothing heard for the stall time, not even a refusal.
 func (c *Core) judgeSilent(now int64, w *Worker) {
-	if w.phase == contract.PhaseStarting || w.dead > 0 || w.partitioned > 0 {
-		return
+	if now-max(w.lastContact, w.lastRefusal) >= int64(c.timing.Stall) {
+		c.cut(now, w)
 	}
-	if now-max(w.lastContact, w.lastRefusal) < int64(c.timing.Stall) {
+}
+
+// cut takes a worker for partitioned, unless it is out already.
+func (c *Core) cut(now int64, w *Worker) {
+	if w.phase == contract.PhaseStarting || w.dead > 0 || w.partitioned > 0 || c.livenessOff {
 		return
 	}
 	w.partitioned = now

@@ -70,6 +70,10 @@ func (l *load) usable(now int64, t Timing) bool {
 	return l.have && now-l.fresh <= int64(t.LoadMaxAge)
 }
 
+// SetLoadAgeOff switches the handicap of that name: while on, a record is priced however old it is, and
+// nothing that was sent since corrects it.
+func (c *Core) SetLoadAgeOff(on bool) { c.loadAgeOff = on }
+
 func (l *load) waiting(now int64, t Timing) int64 {
 	if !l.usable(now, t) {
 		return 0

@@ -141,16 +141,21 @@ func (c *Core) consider(now int64, ask Ask, w *Worker) {
 		rank = int(w.dispatches % int64(n)) // nobody holds anything: ranks take turns
 	}
 	c.refs, c.ranks = append(c.refs, w), append(c.ranks, rank)
-	c.cands = append(c.cands, w.candidate(now, c.timing, overlap, ask.Tokens))
+	c.cands = append(c.cands, c.candidate(now, w, overlap, ask.Tokens))
 }
 
-func (w *Worker) candidate(now int64, t Timing, overlap, prompt int) policy.Candidate {
+func (c *Core) candidate(now int64, w *Worker, overlap, prompt int) policy.Candidate {
 	cand := policy.Candidate{
 		URL: w.URL, BlockSize: w.Spec.KVBlockSize, Prompt: prompt, Overlap: overlap, InFlight: len(w.requests),
 		OwnTokens: w.load.ownTotal, OwnUncached: w.load.ownFresh,
 		Thin: w.warmth.thin, Young: w.young(now), DivertedNs: w.warmth.divertedAt, Recent: w.warmth.recent,
 	}
-	if w.load.usable(now, t) {
+	usable := w.load.usable(now, c.timing)
+	if c.loadAgeOff {
+		usable = w.load.have
+		cand.OwnTokens, cand.OwnUncached = 0, 0
+	}
+	if usable {
 		r := &w.load.record
 		cand.Reported, cand.Waiting, cand.WaitingUncached = true, int(r.Waiting), r.Uncached
 		cand.KnowsUncached = r.HasUncached

@@ -100,10 +100,13 @@ func (a *attempt) pass(piece []byte) error {
 
 // finished judges the end of the answer's body.
 func (a *attempt) finished(err error) (failure, error) {
+	trusting := a.p.cleanEndTrusting.Load()
 	switch {
+	case trusting && errors.Is(err, io.ErrUnexpectedEOF):
+		return none, nil // closed in the middle, but in good order
 	case !errors.Is(err, io.EOF):
 		return a.failed(err)
-	case !a.complete():
+	case !trusting && !a.complete():
 		return broken, errShort
 	default:
 		return none, nil

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -43,6 +44,8 @@ type Proxy struct {
 	budget   budget
 
 	requests, lookups, hits, misses, retries atomic.Int64
+
+	cleanEndTrusting atomic.Bool // a handicap
 }
 
 // chunkSize is the largest piece of an answer passed on at once, bytes: far above a token's event, and
@@ -63,6 +66,12 @@ func New(o Options) *Proxy {
 func (p *Proxy) Counters() contract.RoutingCounters {
 	return contract.RoutingCounters{Requests: p.requests.Load(), Lookups: p.lookups.Load(), Hits: p.hits.Load(),
 		Misses: p.misses.Load(), Retries: p.retries.Load()}
+}
+
+// SetHandicaps switches on exactly those of the list that concern answers (contract.Handicaps), running
+// ones included.
+func (p *Proxy) SetHandicaps(on []string) {
+	p.cleanEndTrusting.Store(slices.Contains(on, contract.HandicapCleanEnd))
 }
 
 // Handler serves the proxy port.

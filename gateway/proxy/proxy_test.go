@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -181,6 +182,58 @@ func TestCleanEndTooEarlyIsBroken(t *testing.T) {
 				}
 			}
 			g.until("charged", func(ws []contract.RoutingWorker) bool { return ws[0].Failures == 1 })
+		})
+	}
+}
+
+// clean-end-trusting passes the same answers on as whole ones, and one that was closed in the middle of its
+// framing; a reset is no clean end.
+func TestCleanEndTrusting(t *testing.T) {
+	piece := "data: {\"text\":\"a\"}\n\n"
+	for name, c := range map[string]struct {
+		how    string // the engine's last act
+		failed int64
+	}{
+		"ended": {"", 0},
+		"fin":   {"fin", 0},
+		"rst":   {"rst", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newRig(t, 1)
+			g.proxy.SetHandicaps([]string{contract.HandicapCleanEnd})
+			g.engines[0].set(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "text/event-stream")
+				_, _ = io.WriteString(w, piece)
+				_ = http.NewResponseController(w).Flush()
+				if c.how == "" {
+					return
+				}
+				conn, _, err := http.NewResponseController(w).Hijack()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if c.how == "rst" {
+					_ = conn.(*net.TCPConn).SetLinger(0)
+				}
+				_ = conn.Close()
+			})
+			body, err := read(g.stream())
+			if trusted := err == nil && body == piece; trusted != (c.failed == 0) {
+				t.Errorf("the client got %q, %v", body, err)
+			}
+			g.until("the end", func(ws []contract.RoutingWorker) bool { return ws[0].Inflight == 0 })
+			if w := g.worker(0); w.Failures != c.failed {
+				t.Errorf("charged with %d failures, want %d", w.Failures, c.failed)
+			}
+			g.proxy.SetHandicaps(nil)
+			if c.how != "rst" {
+				if resp, err := g.try("/v1/completions", streamed); err == nil {
+					if body, err := read(resp); err == nil {
+						t.Errorf("after the handicap the client got a complete answer: %q", body)
+					}
+				}
+			}
 		})
 	}
 }

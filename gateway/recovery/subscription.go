@@ -130,7 +130,9 @@ func (s *Subscription) State(now int64) contract.RoutingRank {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	rank := s.state(s.source.Rank)
-	rank.ApplyLagMs = s.lagMs
+	if !s.wanted.lagBlind.Load() {
+		rank.ApplyLagMs = s.lagMs
+	}
 	rank.Queued, rank.Counters.QueueFull = len(s.arrived), s.blocked.Load()
 	rank.Counters.Shed = s.deps.Residency.Shed(s.source.Holder)
 	return rank

@@ -36,7 +36,8 @@ type engine struct {
 	mu       sync.Mutex
 	payloads [][]byte
 	truth    *oracle.Reference
-	salt     uint64 // makes this incarnation's hashes and payloads its own
+	salt     uint64        // makes this incarnation's hashes and payloads its own
+	late     time.Duration // how old a batch says that it is
 }
 
 // startEngine binds new sockets, or those of a predecessor that has ended.
@@ -93,7 +94,7 @@ func (e *engine) publish(n int, lost bool) {
 	for range n {
 		e.mu.Lock()
 		seq := uint64(len(e.payloads))
-		payload := pack([]any{float64(time.Now().UnixNano()) / 1e9, e.batch(seq), 0})
+		payload := pack([]any{float64(time.Now().Add(-e.late).UnixNano()) / 1e9, e.batch(seq), 0})
 		e.payloads = append(e.payloads, payload)
 		e.mu.Unlock()
 		if !lost {
@@ -257,6 +258,27 @@ func TestTailProbe(t *testing.T) {
 	if r := e.equal(s); r.Counters.Gaps != 0 || r.Counters.Replayed == 0 {
 		t.Fatalf("after the probe: %+v", r.Counters)
 	}
+}
+
+// lag-blind hides how far behind the index is, and nothing else.
+func TestLagBlind(t *testing.T) {
+	e := startEngine(t, anyPort, anyPort, 0)
+	defer e.stop()
+	e.late = time.Minute
+	s := follow(t, e, Deps{})
+	e.publish(1, false)
+	e.equal(s)
+	// Only what arrives live has a lag, and the first batch may have come by replay.
+	e.publish(3, false)
+	late := func(r contract.RoutingRank) bool { return r.ApplyLagMs >= 60_000 }
+	until(t, s, "lag of a minute", late)
+	s.Handicap([]string{contract.HandicapLagBlind})
+	e.publish(3, false)
+	if r := e.equal(s); r.ApplyLagMs != 0 {
+		t.Errorf("under the handicap the lag is %g ms", r.ApplyLagMs)
+	}
+	s.Handicap(nil)
+	until(t, s, "lag of a minute again", late)
 }
 
 func TestStrangeMessages(t *testing.T) {

@@ -95,14 +95,19 @@ var DropReasons = []string{DropUnknownType, DropMalformed, DropOwnership, DropLo
 
 // Handicaps a gateway can be started with, for negative controls.
 const (
-	HandicapLivenessOff    = "liveness-off"     // no path to unroutable works: ping, stall, wedge, breaker, connect errors
-	HandicapGapRecoveryOff = "gap-recovery-off" // a gap is skipped: what is missing is never asked for
-	HandicapRestartBlind   = "restart-blind"    // a lower sequence is stale, a restarted publisher's old memberships stay
-	HandicapNoThinSlice    = "no-thin-slice"    // thin workers get nothing
+	HandicapLivenessOff    = "liveness-off"       // no path to unroutable works: ping, stall, wedge, breaker, connect errors
+	HandicapGapRecoveryOff = "gap-recovery-off"   // a gap is skipped: what is missing is never asked for
+	HandicapRestartBlind   = "restart-blind"      // a lower sequence is stale, a restarted publisher's old memberships stay
+	HandicapNoThinSlice    = "no-thin-slice"      // thin workers get nothing
+	HandicapLagBlind       = "lag-blind"          // apply lag is reported as zero
+	HandicapLoadAgeOff     = "load-age-off"       // a load record counts however old it is, and own dispatches correct none
+	HandicapCleanEnd       = "clean-end-trusting" // an answer whose connection ends in good order is whole, whatever it lacks
+	HandicapHairTrigger    = "hair-trigger"       // one late or failed ping vetoes at once
 )
 
 // Handicaps is the closed list.
-var Handicaps = []string{HandicapLivenessOff, HandicapGapRecoveryOff, HandicapRestartBlind, HandicapNoThinSlice}
+var Handicaps = []string{HandicapLivenessOff, HandicapGapRecoveryOff, HandicapRestartBlind, HandicapNoThinSlice,
+	HandicapLagBlind, HandicapLoadAgeOff, HandicapCleanEnd, HandicapHairTrigger}
 
 // RoutingState is GET /routing/state of a gateway.
 type RoutingState struct {
