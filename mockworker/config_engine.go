@@ -1,7 +1,6 @@
 package mockworker
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/spf13/pflag"
@@ -47,8 +46,8 @@ func (p *plan) lookUpCache() (err error) {
 	if !plain && p.KVEventsConfig != "" && !wire.HasGroups(p.Wire) {
 		return fmt.Errorf("--kv-cache-groups with --wire %s: its events do not tell groups apart; the first that do are vllm-0.23's", p.Wire)
 	}
-	if p.HostBlocks > 1<<24 {
-		return errors.New("--host-blocks must be at most 16,777,216")
+	if p.HostBlocks < 0 || p.HostBlocks > 1<<24 {
+		return fmt.Errorf("--host-blocks is %d, must be from 0 to %d", p.HostBlocks, 1<<24)
 	}
 	if err := c.Validate(); err != nil {
 		return fmt.Errorf("--scheduling-policy, --kv-cache-groups, --host-blocks and what goes with them: %w", err)

@@ -1,6 +1,7 @@
 package mockworker
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -72,7 +73,7 @@ func (p *plan) lookUpFamily() error {
 	}
 	p.sglang = onSGLang && p.EngineFamily != familyVLLM
 	if !p.sglang {
-		return nil
+		return p.onlySGLang()
 	}
 	if err := p.onlyVLLM(); err != nil {
 		return err
@@ -82,6 +83,9 @@ func (p *plan) lookUpFamily() error {
 	}
 	if err := radix.WritePolicy(p.HiCacheWritePolicy).Validate(); err != nil {
 		return fmt.Errorf("--hicache-write-policy: %w", err)
+	}
+	if p.HiCacheWritePolicy != string(radix.WriteThrough) && p.HostBlocks == 0 {
+		return errors.New("--hicache-write-policy without --host-blocks: there is no host tier to write to")
 	}
 	if algo := p.SpeculativeAlgo; algo != "" && !p.bigram() {
 		return fmt.Errorf("--speculative-algorithm is %q, must be EAGLE or EAGLE3", algo)
@@ -102,11 +106,31 @@ func (p *plan) onlyVLLM() error {
 		{"scheduling-policy", p.SchedulingPolicy != engine.PolicyFCFS},
 		{"long-prefill-token-threshold", p.LongPrefillTokenThreshold != 0},
 		{"watermark", p.Watermark != 0},
+		{"scheduler-reserve-full-isl", p.ReserveFullISL},
 		{"kv-cache-groups", p.KVCacheGroups != ""},
+		{"kv-cache-retention-interval", p.RetentionInterval != 0},
 		{"host-events-described", p.HostDescribed},
 	} {
 		if f.set {
 			return fmt.Errorf("--%s is for vLLM engines: leave it out, or give --engine vllm", f.flag)
+		}
+	}
+	return nil
+}
+
+// onlySGLang refuses flags that a vLLM engine would silently pass over.
+func (p *plan) onlySGLang() error {
+	for _, f := range []struct {
+		flag string
+		set  bool
+	}{
+		{"radix-eviction-policy", p.RadixEvictionPolicy != string(radix.LRU)},
+		{"hicache-write-policy", p.HiCacheWritePolicy != string(radix.WriteThrough)},
+		{"enable-cache-report", p.EnableCacheReport},
+		{"speculative-algorithm", p.SpeculativeAlgo != ""},
+	} {
+		if f.set {
+			return fmt.Errorf("--%s is for SGLang engines: leave it out, or give --wire sglang-array or sglang-map and no --engine vllm", f.flag)
 		}
 	}
 	return nil

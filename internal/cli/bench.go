@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -148,6 +149,9 @@ half a core are made again. docs/bench.md has the definitions.
   fleetdrill bench index --shape llmd --quick`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if c.Flags().Changed("offered") && !(offered > 0 && !math.IsInf(offered, 0)) {
+				return usage(fmt.Errorf("--offered %v: want a rate above 0, in million block ops/s", offered))
+			}
 			switch shape {
 			case "llmd":
 				return f.run(c, func(ctx context.Context, run measure.Runner) (text, error) {

@@ -44,8 +44,8 @@ chains. Exit 0 when every worker is equal, 1 when one is not.`,
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&gateway, "gateway", "", "admin URL of the gateway (default: the last `fleetdrill up`)")
-	f.StringVar(&workersFile, "workers-file", "", `JSON file {"workers": [{"id", "admin", "ranks"}]}, as a worker's ready file (default: the last `+"`fleetdrill up`)")
+	f.StringVar(&gateway, "gateway", "", "admin `URL` of the gateway (default: that of the last fleetdrill up)")
+	f.StringVar(&workersFile, "workers-file", "", "JSON `file` {\"workers\": [{\"id\", \"admin\", \"ranks\"}]}, as a worker's ready file (default: that of the last fleetdrill up)")
 	f.BoolVar(&asJSON, "json", false, "print the comparison as JSON")
 	return withConfig(c)
 }

@@ -123,7 +123,7 @@ func (o *replayOptions) add(c *cobra.Command) {
 	f.BoolVar(&o.live, "live", false, "real processes and real time (default)")
 	f.BoolVar(&o.sim, "sim", false, "simulated time: the same engines and routing code in one process")
 	f.StringVar(&o.url, "url", "", "base URL of a running gateway, in place of a fleet of our own")
-	f.StringVar(&o.workersFile, "workers-file", "", `with --url: JSON file {"workers": [{"id", "admin", "ranks"}]} of the engines behind it (default: those of the last `+"`fleetdrill up`"+`, if it is its gateway)`)
+	f.StringVar(&o.workersFile, "workers-file", "", "with --url: JSON `file` {\"workers\": [{\"id\", \"admin\", \"ranks\"}]} of the engines behind it (default: those of the last fleetdrill up, if it is its gateway)")
 	f.StringVar(&o.slo, "slo", result.DefaultSLO().String(), "what a good request keeps: TTFT, and mean gap between tokens")
 	f.BoolVar(&o.published, "published", false, "as the public replayer: raw arrivals, whole blocks, answers of at most 512 tokens, and its figures beside ours")
 	f.StringVar(&o.out, "out", "", "folder to write (default: results/replays/UTC-TRACE)")

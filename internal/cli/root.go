@@ -31,23 +31,20 @@ func Main(args []string, stdout, stderr io.Writer) int {
 }
 
 func newRoot(stdout, stderr io.Writer) *cobra.Command {
-	root := &cobra.Command{
-		Use:   "fleetdrill",
-		Short: "Drills for KV-aware LLM gateways, on mock engines",
-		Long: `fleetdrill stands up a fleet of mock vLLM engines, puts a KV-aware gateway in front of them,
-breaks things on purpose and says with numbers whether routing reacted as it must.`,
-		Example: `  fleetdrill drill run scenarios/matrix/engine-killed.yaml   # one drill, with a report
+	root := group("fleetdrill", "Drills for KV-aware LLM gateways, on mock engines",
+		workerCommand(), gatewayCommand(), upCommand(), drillCommand(), reportCommand(), incidentCommand(), oracleCommand(), replayCommand(), eventsCommand(), traceCommand(), benchCommand(), versionCommand(), watchdogCommand())
+	root.Args = cobra.ArbitraryArgs // cobra's own check of a root's arguments is no usage error
+	root.Long = `fleetdrill stands up a fleet of mock vLLM engines, puts a KV-aware gateway in front of them,
+breaks things on purpose and says with numbers whether routing reacted as it must.`
+	root.Example = `  fleetdrill drill run scenarios/matrix/engine-killed.yaml   # one drill, with a report
   fleetdrill up --workers 4                                  # a fleet and a gateway until ctrl-C
-  fleetdrill oracle verify                                   # the gateway's index against the engines`,
-		SilenceUsage:  true,
-		SilenceErrors: true,
-	}
+  fleetdrill oracle verify                                   # the gateway's index against the engines`
+	root.SilenceUsage, root.SilenceErrors = true, true
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usage(fmt.Errorf("%w; see `%s --help`", err, c.CommandPath()))
 	})
-	root.AddCommand(workerCommand(), gatewayCommand(), upCommand(), drillCommand(), reportCommand(), incidentCommand(), oracleCommand(), replayCommand(), eventsCommand(), traceCommand(), benchCommand(), versionCommand(), watchdogCommand())
 	return root
 }
 

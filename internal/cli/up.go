@@ -7,13 +7,18 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"fleetdrill/gateway/index/kinds"
+	"fleetdrill/gateway/policy"
 	"fleetdrill/internal/contract"
 	"fleetdrill/internal/lab"
+	"fleetdrill/mockworker"
 )
 
 // upOptions are the flags of `fleetdrill up`.
@@ -69,7 +74,32 @@ func (o upOptions) check() error {
 	if o.topology != "direct" {
 		return fmt.Errorf("--topology %q: want direct", o.topology)
 	}
-	return checkIndex(o.kvIndex)
+	for name, port := range map[string]int{"port": o.port, "admin-port": o.adminPort} {
+		if port < 0 || port > 65535 {
+			return fmt.Errorf("--%s is %d, must be from 0 to 65535", name, port)
+		}
+	}
+	if err := checkIndex(o.kvIndex); err != nil {
+		return err
+	}
+	if o.policy != "" && !slices.Contains(policy.Names, o.policy) {
+		return fmt.Errorf("--policy %q: want one of %s", o.policy, strings.Join(policy.Names, ", "))
+	}
+	if err := gatewayCommand().ParseFlags(o.args()); err != nil {
+		return fmt.Errorf("--gateway-arg: %w", err)
+	}
+	return o.checkEngines()
+}
+
+// checkEngines asks a worker's own check about the engines before any is started.
+func (o upOptions) checkEngines() error {
+	var cfg mockworker.Config
+	mockworker.AddFlags(pflag.NewFlagSet("worker", pflag.ContinueOnError), &cfg)
+	cfg.Profile = o.profile
+	if o.wire != "" {
+		cfg.Wire = o.wire
+	}
+	return mockworker.Validate(cfg)
 }
 
 // checkIndex refuses an index name before anything starts; empty is the gateway's default.
