@@ -182,7 +182,7 @@ func TestSGLangMetrics(t *testing.T) {
 		"sglang:num_requests_total" + front + "3",
 		"sglang:prompt_tokens_total" + front + "27",
 		"sglang:generation_tokens_total" + front + "15",
-		"sglang:cached_tokens_total" + front + "16",
+		`sglang:cached_tokens_total{cache_source="device",engine_type="unified",model_name="mock-8b"} 16`,
 		"sglang:num_aborted_requests_total" + front + "0",
 		"sglang:time_to_first_token_seconds_count" + front + "3",
 		"sglang:inter_token_latency_seconds_count" + front + "12",

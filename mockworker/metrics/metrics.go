@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"fleetdrill/mockworker/engine"
 	"fleetdrill/mockworker/loop"
@@ -29,19 +28,21 @@ type Options struct {
 type Set struct {
 	o        Options
 	registry *prometheus.Registry
-	created  float64 // unix seconds
+	// since has the _created series, which OpenMetrics makes out of the others.
+	since   *prometheus.Registry
+	created time.Time
 }
 
 // New makes an empty set: own registry, without the Go runtime's series, which an engine does not have.
 func New(o Options) *Set {
-	return &Set{o: o, registry: prometheus.NewRegistry(), created: unixSeconds(time.Now())}
+	return &Set{o: o, registry: prometheus.NewRegistry(), since: prometheus.NewRegistry(), created: time.Now()}
 }
 
 func unixSeconds(t time.Time) float64 { return float64(t.UnixMicro()) / 1e6 }
 
 // Handler answers a scrape.
 func (s *Set) Handler() http.Handler {
-	return promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{DisableCompression: true})
+	return page(s.registry, prometheus.Gatherers{s.since}, true)
 }
 
 // Rank adds the histograms of one rank and returns their observer; Watch adds its counters and gauges.
@@ -50,7 +51,8 @@ func (s *Set) Rank(rank int) *Rank {
 	labels := prometheus.Labels{"engine": strconv.Itoa(rank), "model_name": s.o.Model}
 	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
 		h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "vllm:" + name, Help: help, ConstLabels: labels, Buckets: buckets})
-		s.registry.MustRegister(h, s.createdGauge("vllm:"+name, help, labels))
+		s.registry.MustRegister(h)
+		s.since.MustRegister(s.createdGauge("vllm:"+name, help, labels))
 		return h
 	}
 	tokens := oneTwoFive(s.o.MaxModelLen)
@@ -75,9 +77,10 @@ func (s *Set) Rank(rank int) *Rank {
 // Watch makes scrapes read the counters and gauges of a rank from snapshot.
 func (s *Set) Watch(rank int, snapshot func() loop.Snapshot) {
 	w := newWatcher(s.o, strconv.Itoa(rank), snapshot)
+	w.since = s.created
 	s.registry.MustRegister(w)
 	for _, c := range w.counters {
-		s.registry.MustRegister(s.createdGauge(c.name, c.help, c.labels))
+		s.since.MustRegister(s.createdGauge(c.name, c.help, c.labels))
 	}
 	if s.o.Adapters > 0 && rank == 0 {
 		s.registry.MustRegister(&adapterInfo{most: s.o.Adapters, snapshot: snapshot})
@@ -94,7 +97,7 @@ type Rank struct {
 // createdGauge is the series that Python's client puts beside each counter and histogram: when it began.
 func (s *Set) createdGauge(name, help string, labels prometheus.Labels) prometheus.Collector {
 	g := prometheus.NewGauge(prometheus.GaugeOpts{Name: name + "_created", Help: help, ConstLabels: labels})
-	g.Set(s.created)
+	g.Set(unixSeconds(s.created))
 	return g
 }
 

@@ -6,7 +6,6 @@ import (
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"fleetdrill/mockworker/engine"
 	"fleetdrill/mockworker/loop"
@@ -45,9 +44,10 @@ func NewSGLang(o Options, ranks int) *SGLangSet {
 	return s
 }
 
-// Handler implements Family.
+// Handler implements Family. Nothing tells since when it counts: SGLang gathers the figures of several
+// processes, which leaves that out (sglang.srt.utils.add_prometheus_middleware).
 func (s *SGLangSet) Handler() http.Handler {
-	return promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{DisableCompression: true})
+	return page(s.registry, nil, false)
 }
 
 // For implements Family.
@@ -149,16 +149,22 @@ func (f *front) Ended(_ string, _ int, s engine.RequestStats) {
 // Step implements loop.Observer: SGLang has no series of steps.
 func (f *front) Step(int) {}
 
+const cachedTokens = "cached_tokens_total"
+
 // watcher is the front's counters, summed over the ranks.
 func (f *front) watcher(labels prometheus.Labels) *watcher {
 	w := &watcher{snapshot: f.sum}
 	counter := func(name, help string, value func(*loop.Snapshot) int64) {
-		w.series = append(w.series, series{prometheus.NewDesc("sglang:"+name, help, nil, labels), prometheus.CounterValue,
+		own := labels
+		if name == cachedTokens { // all from the device: there are no lower tiers
+			own = merge(labels, prometheus.Labels{"cache_source": "device"})
+		}
+		w.series = append(w.series, series{prometheus.NewDesc("sglang:"+name, help, nil, own), prometheus.CounterValue,
 			func(s *loop.Snapshot) float64 { return float64(value(s)) }})
 	}
 	counter("prompt_tokens_total", "Number of prefill tokens processed.", func(s *loop.Snapshot) int64 { return s.PromptTokens })
 	counter("generation_tokens_total", "Number of generation tokens processed.", func(s *loop.Snapshot) int64 { return s.GenerationTokens })
-	counter("cached_tokens_total", "Number of cached prompt tokens.", func(s *loop.Snapshot) int64 { return s.PromptTokensCached })
+	counter(cachedTokens, "Number of cached prompt tokens by source (device/host/storage).", func(s *loop.Snapshot) int64 { return s.PromptTokensCached })
 	counter("num_requests_total", "Number of requests processed.", func(s *loop.Snapshot) int64 { return s.FinishedLength })
 	counter("num_aborted_requests_total", "Number of requests aborted.", func(s *loop.Snapshot) int64 { return s.FinishedAbort })
 	return w

@@ -16,6 +16,7 @@ type watcher struct {
 	series   []series
 	fixed    []prometheus.Metric
 	counters []counterName
+	since    time.Time // of the counters; zero is untold
 }
 
 // counterName is what a counter is called without its _total, for the series that says since when.
@@ -29,6 +30,13 @@ type series struct {
 	desc  *prometheus.Desc
 	kind  prometheus.ValueType
 	value func(*loop.Snapshot) float64
+}
+
+func (s *series) metric(value float64, since time.Time) prometheus.Metric {
+	if s.kind == prometheus.CounterValue && !since.IsZero() {
+		return prometheus.MustNewConstMetricWithCreatedTimestamp(s.desc, s.kind, value, since)
+	}
+	return prometheus.MustNewConstMetric(s.desc, s.kind, value)
 }
 
 var _ prometheus.Collector = (*watcher)(nil)
@@ -171,7 +179,7 @@ func (w *watcher) Collect(ch chan<- prometheus.Metric) {
 		if snap.LoadAbsent && s.kind == prometheus.GaugeValue {
 			continue
 		}
-		ch <- prometheus.MustNewConstMetric(s.desc, s.kind, s.value(&snap))
+		ch <- s.metric(s.value(&snap), w.since)
 	}
 	for _, m := range w.fixed {
 		ch <- m
