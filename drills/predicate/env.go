@@ -112,6 +112,10 @@ func (e *Env) events(name string, lo, hi int64) []event {
 			addIf(add, r.NewPrefix, r.SentNs, r)
 		case "misses":
 			addIf(add, r.Predicted == 0, r.HeadersNs, r)
+		case "hit_fraction":
+			if r.Outcome == load.OutcomeOK && r.PromptTokens > 0 {
+				add(r.EndNs, float64(r.Cached)/float64(r.PromptTokens), r)
+			}
 		case "ttft":
 			add(r.FirstNs, seconds(r.FirstNs-r.ScheduledNs), r)
 		case "latency":

@@ -159,6 +159,8 @@ func (ev evaluator) derived(s Series, holder string) value {
 			return unknown("no request has ended")
 		}
 		return num(float64(len(e.events("failed", ev.lo, ev.hi)))/float64(ended), UnitNone)
+	case "retry_amplification":
+		return ev.amplification()
 	case "requests_per_s":
 		const trailing = 10
 		n := 0.0
@@ -170,6 +172,28 @@ func (ev evaluator) derived(s Series, holder string) value {
 		return num(n/trailing, s.Unit)
 	}
 	return unknown("%s cannot be computed", s.Name)
+}
+
+// amplification compares what reached the engines with what was sent, both by the instant at which it began.
+func (ev evaluator) amplification() value {
+	if len(ev.env.rec.Links) == 0 {
+		return unknown("the record holds no link log")
+	}
+	attempts, sent := 0.0, 0.0
+	for i := range ev.env.rec.Links {
+		if l := &ev.env.rec.Links[i]; l.Method != "GET" && l.StartNs >= ev.lo && l.StartNs <= ev.hi {
+			attempts++
+		}
+	}
+	for i := range ev.env.rec.Requests {
+		if at := ev.env.rec.Requests[i].SentNs; at != 0 && at >= ev.lo && at <= ev.hi {
+			sent++
+		}
+	}
+	if sent == 0 {
+		return unknown("no request was sent in the window")
+	}
+	return num(attempts/sent, UnitNone)
 }
 
 // openRequests reads the link proxies' log. A record without any link cannot tell.

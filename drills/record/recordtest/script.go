@@ -27,7 +27,7 @@ const roundTrip = 2 * time.Millisecond
 //	count 0..20 dispatches(w1) 5   a counter that grows by 5 each second
 //	absent 10.. epoch(w3)          the key is removed and listed as absent
 //	drop 12..13                    samples sent in [from, to) are missing
-//	request 9 w1 ttft=0.1 end=1 gap=0.2 outcome=failed new attempts=2 predicted=0
+//	request 9 w1 ttft=0.1 end=1 gap=0.2 outcome=failed new attempts=2 predicted=0 prompt=512 cached=256
 //	                               scheduled at 9; ttft, end and gaps count from there; - is no worker
 //	link 9..10 w1 reset            a request through w1's link proxy; an open end is unfinished
 //	gate steady ok                 or: gate steady broken
@@ -200,6 +200,10 @@ func set(q *load.Record, key string, v float64) error {
 		q.EndNs = q.ScheduledNs + after
 	case "attempts":
 		q.Attempts = int(v)
+	case "prompt":
+		q.PromptTokens = int(v)
+	case "cached":
+		q.Cached = int(v)
 	case "predicted":
 		q.Predicted = int(v)
 	default:
