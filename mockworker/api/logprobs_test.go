@@ -32,6 +32,13 @@ func TestDistributions(t *testing.T) {
 				t.Fatalf("rank %d of %+v is token %d with %v", r, p, id, v)
 			}
 			sum, before, seen[id] = sum+math.Exp(v), v, true
+			if got := p.rankOf(id); got != r {
+				t.Fatalf("token %d at rank %d of %+v is said to be at %d", id, r, p, got)
+			}
+		}
+		asked := rapid.Uint32Range(0, tokens.Vocab-1).Draw(t, "asked")
+		if r := p.rankOf(asked); asked != p.token && r <= words && p.at(r) != asked {
+			t.Fatalf("token %d is said to be at rank %d of %+v, where %d is", asked, r, p, p.at(r))
 		}
 		if sum > 1+1e-6 {
 			t.Fatalf("%+v adds up to %v", p, sum)

@@ -189,7 +189,7 @@ func (s *Server) decode(c *gin.Context, v any) *apiError {
 	}
 	if err := json.Unmarshal(raw, v); err != nil {
 		if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) {
-			for _, embedded := range []string{"knobs.", "tools.", "wants."} { // Go's names of what JSON has no name for
+			for _, embedded := range []string{"knobs.", "tools.", "wants.", "sglangWants."} { // Go's names of what JSON has no name for
 				wrong.Field = strings.Replace(wrong.Field, embedded, "", 1)
 			}
 		}

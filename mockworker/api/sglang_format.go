@@ -16,7 +16,8 @@ type sglangWriter struct {
 	j       *sglangJob
 	head    []byte // what documents of the OpenAI routes begin with, up to choices
 	choices []choice
-	open    int // choices that have not ended
+	told    []sglangTold // log probabilities, on /generate
+	open    int          // choices that have not ended
 }
 
 var _ formatter = (*sglangWriter)(nil)
@@ -24,6 +25,7 @@ var _ formatter = (*sglangWriter)(nil)
 func newSGLangWriter(s *Server, j *sglangJob) *sglangWriter {
 	w := &sglangWriter{s: s, j: j, open: len(j.reqs), choices: make([]choice, len(j.reqs))}
 	if j.flavour == native {
+		w.told = make([]sglangTold, len(j.reqs))
 		return w
 	}
 	object := completionObject
@@ -183,6 +185,7 @@ func (w *sglangWriter) meta(b []byte, i int, finish string) []byte {
 	}
 	b = appendInt(append(b, `,"prompt_tokens":`...), len(w.j.reqs[i].Tokens))
 	b = append(b, `,"weight_version":"`+weightVersion+`"`...)
+	b = w.logprobs(b, i)
 	b = appendInt(append(b, `,"completion_tokens":`...), len(c.ids))
 	b = appendInt(append(b, `,"cached_tokens":`...), c.state.Cached)
 	if finish != "" {

@@ -38,6 +38,7 @@ type sglangBody struct {
 	DataParallelRank *int    `json:"data_parallel_rank"`
 	RoutedDPRank     *int    `json:"routed_dp_rank"`
 	knobs
+	sglangWants
 }
 
 // sampling are the parameters of /generate that have an effect.
@@ -78,6 +79,8 @@ type sglangJob struct {
 	model   string // told to the client: what it asked for
 	rank    int
 	reqs    []engine.Request
+	// logprobs are what each prompt of /generate asks for.
+	logprobs []*sglangLogprobs
 	// batch says that the prompt was a list, so that the answer is one, too.
 	batch      bool
 	stream     bool
@@ -104,6 +107,11 @@ func (s *Server) sglangRead(c *gin.Context, f flavour) (*sglangJob, *apiError) {
 	}
 	if each := b.SamplingParams.each; f == native && each != nil && (!j.batch || len(each) != len(prompts)) {
 		return nil, badRequest("sampling_params", "sampling_params is a list of %d, must be an object, or a list of one for each prompt of a list", len(each))
+	}
+	if f == native {
+		if err := b.lists(j.batch, len(prompts)); err != nil {
+			return nil, err
+		}
 	}
 	for i := range prompts {
 		if n := b.choices(f, i); n != 1 {
@@ -257,6 +265,16 @@ func (s *Server) sglangFill(j *sglangJob, b *sglangBody, prompts [][]uint32, ada
 		}
 		if adapter != nil {
 			r.LoRAName, r.LoRAID = adapter.name, adapter.id
+		}
+		if j.flavour == native {
+			l, err := b.sglangWants.of(i, len(ids))
+			if err != nil {
+				return err
+			}
+			if l != nil && l.start < len(ids) {
+				r.Reuse = &l.start // what is asked about must be computed
+			}
+			j.logprobs = append(j.logprobs, l)
 		}
 		j.reqs = append(j.reqs, r)
 	}

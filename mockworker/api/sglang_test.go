@@ -213,6 +213,8 @@ func FuzzSGLangGenerate(f *testing.F) {
 		`{"text":"x","sampling_params":[]}`, `{"text":"x","sampling_params":{"max_new_tokens":-1}}`, `{"text":"x","sampling_params":{"n":2}}`,
 		`{"text":"x","rid":["a"]}`, `{"text":"x","rid":"a\"b\u0000"}`, `{"text":"x","lora_path":"y"}`, `{"text":"x","routed_dp_rank":9}`,
 		`{"text":"x","sampling_params":{"max_new_tokens":9223372036854775807}}`, `{"prompt":"x","messages":[{"role":"user","content":"x"}]}`,
+		`{"text":"x","return_logprob":true,"logprob_start_len":0,"top_logprobs_num":3,"token_ids_logprob":[1,300],"return_text_in_logprobs":true}`,
+		`{"input_ids":[[1],[2]],"return_logprob":[true,false],"token_ids_logprob":[[1],null]}`, `{"text":"x","return_logprob":true,"token_ids_logprob":[[]]}`,
 		`[`, `{"text":"\ud800"}`, `{"text": [ "a" ]}`, `{"input_ids": [ [ 1 ] ] , "stream":true}`, `{"text":"                                                                    x"}`,
 	} {
 		f.Add(seed)
