@@ -1,6 +1,7 @@
 package drills
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"fleetdrill/drills/predicate"
 	"fleetdrill/drills/scenario"
 	"fleetdrill/drills/synth"
+	"fleetdrill/internal/contract"
 	"fleetdrill/internal/rng"
 )
 
@@ -109,7 +111,7 @@ func NewPlan(s *scenario.Scenario, seed uint64, gatewayArgs []string, timings Ti
 		p.Loads = append(p.Loads, planned)
 	}
 	for _, step := range s.Timeline {
-		planned, err := planStep(step, s.Fleet.Workers, seed, s.Budget.Fault)
+		planned, err := planStep(step, s.Fleet, seed, s.Budget.Fault)
 		if err != nil {
 			return nil, err
 		}
@@ -149,21 +151,21 @@ func planLoad(s *scenario.Scenario, l scenario.Load, seed uint64, timings Timing
 	return out, nil
 }
 
-func planStep(step scenario.Step, workers int, seed uint64, longest time.Duration) (PlannedStep, error) {
+func planStep(step scenario.Step, fleet scenario.Fleet, seed uint64, longest time.Duration) (PlannedStep, error) {
 	if w := step.Wait; w != nil {
 		return PlannedStep{ID: w.ID, Kind: "wait", Until: w.Until.String(), Marks: []string{w.ID + ".start", w.ID + ".end"}, wait: w}, nil
 	}
 	f := step.Fault
 	kind, err := kindOf(f.Kind)
 	if err == nil {
-		err = withinBudget(f, longest)
+		err = errors.Join(withinBudget(f, longest), canHappen(f, fleet))
 	}
 	if err != nil {
 		return PlannedStep{}, err
 	}
 	target := f.Target.Worker
 	if f.Target.Pick == "one" {
-		target = "w" + strconv.Itoa(1+rng.Stream(seed, "victim:"+f.ID).IntN(workers))
+		target = "w" + strconv.Itoa(1+rng.Stream(seed, "victim:"+f.ID).IntN(fleet.Workers))
 	}
 	phase := rng.Stream(seed, "phase:"+f.ID)
 	from := f.At.From.Draw(func(lo, hi time.Duration) time.Duration {
@@ -189,6 +191,30 @@ func withinBudget(f *scenario.Fault, longest time.Duration) error {
 	}
 	if length := max(f.Heal.After, f.Heal.Timeout); length > longest {
 		return fmt.Errorf("fault %s may last %v, longer than its budget of %v", f.ID, length, longest)
+	}
+	return nil
+}
+
+// canHappen refuses a fault that acts on nothing in this fleet, or on too little to be seen: its run would
+// only tell after a while that nothing was confirmed.
+func canHappen(f *scenario.Fault, fleet scenario.Fleet) error {
+	each := f.Params.Whole("bytes_per_request")
+	switch {
+	case f.Kind == contract.FaultLeak && each < leakLeast:
+		return fmt.Errorf("fault %s: a leak of %d bytes per request cannot be told from garbage: at least %d", f.ID, each, leakLeast)
+	case (f.Kind == contract.FaultMuteStores || f.Kind == contract.FaultMuteRemovals) && f.Params.Word("tier") == "host":
+		return fmt.Errorf("fault %s: the engines of a drill have no host tier", f.ID)
+	case f.Kind != contract.FaultExit || f.Params.Word("on") != "full_report":
+		return nil
+	}
+	for i := range fleet.Workers {
+		id := "w" + strconv.Itoa(i+1)
+		if hit := f.Target.Worker == "" || f.Target.Worker == id; !hit || len(fleet.Wires) == 0 {
+			continue
+		}
+		if wire := fleet.Wires[i%len(fleet.Wires)]; strings.HasPrefix(wire, "sglang") {
+			return fmt.Errorf("fault %s: %s has the wire %s, and an SGLang engine is never asked for a full report", f.ID, id, wire)
+		}
 	}
 	return nil
 }

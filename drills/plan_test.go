@@ -3,6 +3,7 @@ package drills
 import (
 	"encoding/json"
 	"io/fs"
+	"strings"
 	"testing"
 	"time"
 
@@ -115,6 +116,35 @@ func TestAFaultLongerThanItsBudgetIsRefused(t *testing.T) {
 		}
 		if (err != nil) != held {
 			t.Errorf("%s: %v, want an error: %v", s.Name, err, held)
+		}
+	}
+}
+
+// What could never be confirmed in the fleet is refused by the plan, not found out by a run.
+func TestFaultsThatCannotHappenAreRefused(t *testing.T) {
+	for _, c := range []struct{ wire, fault, want string }{
+		{"vllm-0.25", "fault: leak, target: w1, bytes_per_request: 83886, for: 2s", "at least 83887"},
+		{"vllm-0.25", "fault: leak, target: w1, bytes_per_request: 83887, for: 2s", ""},
+		{"vllm-0.25", "fault: mute_stores, target: w1, tier: host, for: 2s", "no host tier"},
+		{"sglang-map", "fault: mute_removals, target: w1, tier: host, for: 2s", "no host tier"},
+		{"sglang-map", "fault: mute_stores, target: w1, tier: device, for: 2s", ""},
+		{"sglang-map", "fault: exit, target: w1, on: full_report", "w1 has the wire sglang-map"},
+		{"sglang-map", "fault: exit, target: w1", ""},
+		{"[vllm-0.28, sglang-array]", "fault: exit, target: w1, on: full_report", ""},
+		{"[vllm-0.28, sglang-array]", "fault: exit, target: w2, on: full_report", "w2 has the wire sglang-array"},
+		{"[vllm-0.28, sglang-array]", "fault: exit, target: {pick: one}, on: full_report", "w2 has the wire sglang-array"},
+	} {
+		src := "version: 1\nname: x\nfleet: {workers: 2, wire: " + c.wire + "}\n" +
+			"load: [{id: main, synth: {rate: 1/s, input: 64, output: 4}}]\n" +
+			"timeline: [{" + c.fault + ", id: f, at: steady.end}, {wait: settle, until: f.effective + 1s}]\n" +
+			"expect: [{id: e, over: steady.end..settle.end, always: all(routable)}]\n"
+		s, err := scenario.Parse("x.yaml", []byte(src))
+		if err != nil {
+			t.Fatalf("%s: %v", c.fault, err)
+		}
+		_, err = NewPlan(s, 1, nil, nil)
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s, wire %s: %v; want %q", c.fault, c.wire, err, c.want)
 		}
 	}
 }

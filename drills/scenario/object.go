@@ -120,7 +120,8 @@ func (o *object) part(name string) float64 {
 	if n == nil {
 		return numberOf(o.shape.key(name).def)
 	}
-	v, before := o.d.share(n), len(o.d.problems)
+	before := len(o.d.problems) // before the share is read: a wrong one has its own message
+	v := o.d.share(n)
 	if v == 0 && len(o.d.problems) == before {
 		o.d.fail(n, "the share %s hits nothing: it must be above 0", describe(n))
 	}
