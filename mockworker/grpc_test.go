@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"strings"
 	"testing"
@@ -149,6 +150,48 @@ func TestGRPCGenerateDefaultsAndChoices(t *testing.T) {
 	}
 }
 
+// Every field that has no effect is taken: sampling, constraints, what is only another engine's or connector's.
+func TestGRPCFieldsWithoutEffect(t *testing.T) {
+	f := start(t, withGRPC)
+	c := f.grpc()
+	plain := c.mustGenerate(asks("a", prompt(1, 20), 5, false)).endings[0].OutputIds
+	for name, change := range map[string]func(*vllmengine.GenerateRequest){
+		"sampling": func(r *vllmengine.GenerateRequest) {
+			p := r.SamplingParams
+			p.Temperature, p.TopP, p.TopK, p.MinP, p.Seed = proto.Float32(0.7), 0.9, 50, 0.1, proto.Int32(3)
+			p.FrequencyPenalty, p.PresencePenalty, p.RepetitionPenalty = 1, -1, 1.1
+			p.SkipSpecialTokens, p.SpacesBetweenSpecialTokens, p.IgnoreEos, p.MinTokens = true, true, true, 5
+			p.LogitBias = map[int32]float32{300: 1}
+		},
+		"schema": func(r *vllmengine.GenerateRequest) {
+			r.SamplingParams.Constraint = &vllmengine.SamplingParams_JsonSchema{JsonSchema: "{}"}
+		},
+		"regex": func(r *vllmengine.GenerateRequest) {
+			r.SamplingParams.Constraint = &vllmengine.SamplingParams_Regex{Regex: "a+"}
+		},
+		"grammar": func(r *vllmengine.GenerateRequest) {
+			r.SamplingParams.Constraint = &vllmengine.SamplingParams_Grammar{Grammar: "root ::= x"}
+		},
+		"object": func(r *vllmengine.GenerateRequest) {
+			r.SamplingParams.Constraint = &vllmengine.SamplingParams_JsonObject{JsonObject: true}
+		},
+		"choice": func(r *vllmengine.GenerateRequest) {
+			r.SamplingParams.Constraint = &vllmengine.SamplingParams_Choice{Choice: &vllmengine.ChoiceConstraint{Choices: []string{"a"}}}
+		},
+		"transfer": func(r *vllmengine.GenerateRequest) {
+			r.KvTransferParamsJson = proto.String(`{"do_remote_decode":false}`)
+		},
+		"original text": func(r *vllmengine.GenerateRequest) { r.GetTokenized().OriginalText = "what it was" },
+	} {
+		r := asks("a", prompt(1, 20), 5, false)
+		change(r)
+		a, err := c.generate(r)
+		if err != nil || len(a.endings) != 1 || !cmp.Equal(a.endings[0].OutputIds, plain) {
+			t.Errorf("%s: %v, %v, want tokens %v", name, a.endings, err, plain)
+		}
+	}
+}
+
 func (f *fleet) truthRequests() []truthRequest {
 	return jsonLines[truthRequest](f, "/admin/truth/requests", nil)
 }
@@ -168,6 +211,11 @@ func TestGRPCRefusals(t *testing.T) {
 		return r
 	}
 	ok := func() *vllmengine.GenerateRequest { return asks("", prompt(1, 20), 5, false) }
+	sampling := func(change func(*vllmengine.SamplingParams)) *vllmengine.GenerateRequest {
+		r := ok()
+		change(r.SamplingParams)
+		return r
+	}
 	for name, x := range map[string]struct {
 		r    *vllmengine.GenerateRequest
 		want string
@@ -186,6 +234,20 @@ func TestGRPCRefusals(t *testing.T) {
 		"n":               {with(ok(), func(r *vllmengine.GenerateRequest) { r.SamplingParams.N = 1 << 30 }), "n must be at most 128"},
 		"min_tokens":      {with(ok(), func(r *vllmengine.GenerateRequest) { r.SamplingParams.MinTokens = 6 }), "min_tokens must be less than or equal to max_tokens=5"},
 		"truncation":      {with(ok(), func(r *vllmengine.GenerateRequest) { r.SamplingParams.TruncatePromptTokens = proto.Int32(0) }), "truncate_prompt_tokens"},
+		"presence":        {sampling(func(p *vllmengine.SamplingParams) { p.PresencePenalty = 3 }), "presence_penalty must be in [-2, 2], got 3.0."},
+		"frequency":       {sampling(func(p *vllmengine.SamplingParams) { p.FrequencyPenalty = -2.5 }), "frequency_penalty must be in [-2, 2], got -2.5."},
+		"repetition":      {sampling(func(p *vllmengine.SamplingParams) { p.RepetitionPenalty = -1 }), "repetition_penalty must be greater than zero, got -1.0."},
+		"temperature":     {sampling(func(p *vllmengine.SamplingParams) { p.Temperature = proto.Float32(-1) }), "temperature must be non-negative, got -1.0."},
+		"no temperature":  {sampling(func(p *vllmengine.SamplingParams) { p.Temperature = proto.Float32(float32(math.NaN())) }), "temperature must be non-negative, got NaN."},
+		"top_p":           {sampling(func(p *vllmengine.SamplingParams) { p.TopP = 1.5 }), "top_p must be in (0, 1], got 1.5."},
+		"min_p":           {sampling(func(p *vllmengine.SamplingParams) { p.MinP = 2 }), "min_p must be in [0, 1], got 2.0."},
+		"greedy":          {sampling(func(p *vllmengine.SamplingParams) { p.Temperature, p.N = proto.Float32(0), 2 }), "n must be 1 when using greedy sampling, got 2."},
+		"stop":            {sampling(func(p *vllmengine.SamplingParams) { p.Stop = []string{"a", ""} }), "stop cannot contain an empty string."},
+		"stop id":         {sampling(func(p *vllmengine.SamplingParams) { p.StopTokenIds = []uint32{tokens.Vocab} }), "token_id(s) [151936] in stop_token_ids"},
+		"bias":            {sampling(func(p *vllmengine.SamplingParams) { p.LogitBias = map[int32]float32{-1: 1} }), "token_id(s) [-1] in logit_bias"},
+		"logprobs":        {sampling(func(p *vllmengine.SamplingParams) { p.Logprobs = proto.Int32(21) }), "Requested sample logprobs of 21"},
+		"all logprobs":    {sampling(func(p *vllmengine.SamplingParams) { p.PromptLogprobs = proto.Int32(-1) }), "Requested prompt logprobs of 151936"},
+		"no logprobs":     {sampling(func(p *vllmengine.SamplingParams) { p.Logprobs = proto.Int32(-2) }), "logprobs must be non-negative or -1, got -2."},
 	} {
 		_, err := c.generate(x.r)
 		if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), x.want) {

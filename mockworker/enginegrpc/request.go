@@ -39,7 +39,7 @@ func (s *Server) read(r *vllmengine.GenerateRequest) (*job, error) {
 	if j.choices > maxChoices {
 		return nil, invalid("n must be at most %d, got %d", maxChoices, p.GetN())
 	}
-	for _, step := range []func(*job, *vllmengine.GenerateRequest) error{s.readID, s.readPrompt, s.readLengths, s.readRank} {
+	for _, step := range []func(*job, *vllmengine.GenerateRequest) error{s.readID, s.readPrompt, s.readLengths, s.readSampling, s.readRank} {
 		if err := step(j, r); err != nil {
 			return nil, err
 		}
