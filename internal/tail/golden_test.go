@@ -222,6 +222,21 @@ func TestLive(t *testing.T) {
 	})
 }
 
+// TestHostTier shows that copies in the host are told from stores on the device.
+func TestHostTier(t *testing.T) {
+	p := publish(t, nil, "")
+	s := newSpeaker(t, "sglang-map", blockhash.NewSGLang())
+	p.golden("testdata/host.txt", 3, func() {
+		send := func(seq uint64, payload []byte) { p.pub.Send([]byte("kv"), seqOf(seq), payload) }
+		device := s.store(1000, 3)
+		host, odd := device, removal(device, 0)
+		host.Medium, odd.Medium = "CPU_PINNED", "\x1b[2J"
+		send(0, s.batch(device, host))
+		send(1, s.batch(host))
+		send(2, s.batch(removal(device, 1), odd))
+	})
+}
+
 // TestReplay joins when the replay has batches 0 to 4 but for 1, then hears of 6: 5 is lost for good.
 func TestReplay(t *testing.T) {
 	s := newSpeaker(t, "vllm-0.28", hasher(t, "xxhash", "0"))

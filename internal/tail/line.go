@@ -2,6 +2,9 @@ package tail
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -87,14 +90,23 @@ type Moves struct {
 	Blocks int `json:"blocks"`
 	// First are the first blocks' event integers in hex.
 	First []string `json:"first,omitempty"`
+	// Mediums are the blocks of each medium other than the device's, by the name that the event gives.
+	Mediums map[string]int `json:"mediums,omitempty"`
 }
 
 // shownHashes is how many hashes of a kind a line shows.
 const shownHashes = 3
 
-func (m *Moves) add(hashes []uint64) {
+func (m *Moves) add(e *events.Event) {
+	hashes := e.Hashes
 	m.Events++
 	m.Blocks += len(hashes)
+	if e.Medium != "" && !strings.EqualFold(e.Medium, "GPU") {
+		if m.Mediums == nil {
+			m.Mediums = map[string]int{}
+		}
+		m.Mediums[e.Medium] += len(hashes)
+	}
 	for _, h := range hashes[:min(len(hashes), shownHashes-len(m.First))] {
 		m.First = append(m.First, fmt.Sprintf("%016x", h))
 	}
@@ -108,7 +120,24 @@ func (m Moves) text(word string) string {
 	if m.Blocks > len(m.First) {
 		more = ".."
 	}
-	return fmt.Sprintf("  %s %d in %d: %s%s", word, m.Blocks, m.Events, strings.Join(m.First, " "), more)
+	return fmt.Sprintf("  %s %d in %d%s: %s%s", word, m.Blocks, m.Events, m.elsewhere(), strings.Join(m.First, " "), more)
+}
+
+// elsewhere names the mediums, so that a copy in the host does not look like a second store on the device.
+// Names come from the wire: they are quoted when they hold more than printable characters.
+func (m Moves) elsewhere() string {
+	if len(m.Mediums) == 0 {
+		return ""
+	}
+	parts := make([]string, 0, len(m.Mediums))
+	for _, name := range slices.Sorted(maps.Keys(m.Mediums)) {
+		shown := strconv.Quote(name)
+		if shown == `"`+name+`"` {
+			shown = name
+		}
+		parts = append(parts, fmt.Sprintf("%d %s", m.Mediums[name], shown))
+	}
+	return " (" + strings.Join(parts, ", ") + ")"
 }
 
 // Summary counts what a tail saw. Batches are counted as their lines are, by source.
@@ -141,9 +170,9 @@ func describe(b *events.Batch, source, layout string, bytes int) *Batch {
 	for i := range b.Events {
 		switch e := &b.Events[i]; e.Kind {
 		case events.Stored:
-			out.Stored.add(e.Hashes)
+			out.Stored.add(e)
 		case events.Removed:
-			out.Removed.add(e.Hashes)
+			out.Removed.add(e)
 		case events.Cleared:
 			out.Cleared++
 		}
