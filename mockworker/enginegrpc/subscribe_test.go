@@ -72,10 +72,10 @@ func subscribe(t testing.TB, ctx context.Context, c vllmengine.VllmEngineClient)
 	return st
 }
 
-// wide is a store of 64 blocks, of some 4 KB.
-func wide() []engine.Event {
-	ev := engine.Event{Kind: engine.Stored, BlockSize: 16, Medium: engine.MediumGPU, SpecKind: engine.KindFullAttention, Tokens: make([]uint32, 1024)}
-	for i := range 64 {
+// stores is a store of so many blocks, each of some 60 bytes.
+func stores(blocks int) []engine.Event {
+	ev := engine.Event{Kind: engine.Stored, BlockSize: 16, Medium: engine.MediumGPU, SpecKind: engine.KindFullAttention, Tokens: make([]uint32, 16*blocks)}
+	for i := range blocks {
 		ev.Hashes = append(ev.Hashes, blockhash.FromInt(uint64(i)<<50))
 	}
 	return []engine.Event{ev}
@@ -104,7 +104,7 @@ func TestSlowSubscriberHoldsUpNobody(t *testing.T) {
 		}
 		close(read)
 	}()
-	events := wide()
+	events := stores(8) // small: the race detector makes each token of them cost
 	for i := range n {
 		if err := p.Publish(ctx, events); err != nil {
 			t.Fatal(err)
@@ -134,7 +134,7 @@ func TestSlowSubscriberHoldsUpNobody(t *testing.T) {
 func BenchmarkStream(b *testing.B) {
 	p, c, _ := serve(b)
 	st := subscribe(b, context.Background(), c)
-	events := wide()
+	events := stores(64)
 	window := make(chan struct{}, 1000)
 	done := make(chan struct{})
 	go func() {
