@@ -27,7 +27,7 @@ import (
 // Limits of both ports' servers. There is no write timeout: a stream may last as long as it moves, and
 // the proxy bounds each write.
 const (
-	headerTimeout = 5 * time.Second
+	headerTimeout = 60 * time.Second // also ends connections opened ahead of need and never used
 	idleTimeout   = 120 * time.Second
 	maxHeader     = 64 << 10 // bytes
 )

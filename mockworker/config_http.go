@@ -24,6 +24,7 @@ type HTTPConfig struct {
 	LoRAModules              []string
 	AllowRuntimeLoRAUpdating bool
 	ClientWriteTimeout       time.Duration
+	TimeoutKeepAlive         time.Duration
 	BootDelay                time.Duration
 	BootModels               string
 	adapters                 []api.Adapter
@@ -44,6 +45,7 @@ func addHTTPFlags(fs *pflag.FlagSet, c *HTTPConfig) {
 	fs.StringArrayVar(&c.LoRAModules, "lora-modules", nil, `LoRA adapter served as a model of its own: name=path, or {"name": ..., "path": ...}; may be given several times`)
 	fs.BoolVar(&c.AllowRuntimeLoRAUpdating, "allow-runtime-lora-updating", false, "open /v1/load_lora_adapter and /v1/unload_lora_adapter, VLLM_ALLOW_RUNTIME_LORA_UPDATING in the engine")
 	fs.DurationVar(&c.ClientWriteTimeout, "client-write-timeout", time.Minute, "how long a client may not read until it loses its stream")
+	fs.DurationVar(&c.TimeoutKeepAlive, "timeout-keep-alive", 5*time.Second, "how long a connection stays open for its next request, VLLM_HTTP_TIMEOUT_KEEP_ALIVE in the engine")
 	fs.DurationVar(&c.BootDelay, "boot-delay", 0, "how long a worker takes to start: nothing answers before")
 	fs.StringVar(&c.BootModels, "boot-models", bootModelsLate, "late: the API port opens when the engine is ready; early: it opens at once, /v1/models answers, and everything else is refused with 503 until then")
 }
@@ -55,6 +57,8 @@ func (c *HTTPConfig) check(model string) error {
 	switch {
 	case c.ClientWriteTimeout <= 0:
 		return fmt.Errorf("--client-write-timeout is %s, must be above 0", c.ClientWriteTimeout)
+	case c.TimeoutKeepAlive <= 0:
+		return fmt.Errorf("--timeout-keep-alive is %s, must be above 0", c.TimeoutKeepAlive)
 	case c.BootDelay < 0:
 		return fmt.Errorf("--boot-delay is %s, must not be negative", c.BootDelay)
 	case c.BootModels != bootModelsLate && c.BootModels != bootModelsEarly:

@@ -60,7 +60,7 @@ func start(t testing.TB, change func(*Config)) *fleet {
 		change(&c)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	f := &fleet{t: t, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}, cancel: cancel, done: make(chan error, 1)}
+	f := &fleet{t: t, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: 4 * time.Second}}, cancel: cancel, done: make(chan error, 1)}
 	go func() { f.done <- Run(ctx, c) }()
 	t.Cleanup(f.stop)
 	f.eventually("the ready file", func() bool {

@@ -1,8 +1,10 @@
 package mockworker
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -163,6 +165,7 @@ func TestBadConfigurations(t *testing.T) {
 		{func(c *Config) { c.NumGPUBlocksOverride = 1 }, "--num-gpu-blocks-override is 1"},
 		{func(c *Config) { c.MaxBodyBytes = 0 }, "--max-body-bytes is 0"},
 		{func(c *Config) { c.ShutdownGrace = -1 }, "--shutdown-grace"},
+		{func(c *Config) { c.TimeoutKeepAlive = 0 }, "--timeout-keep-alive"},
 	} {
 		cfg := defaults()
 		c.change(&cfg)
@@ -308,4 +311,37 @@ func TestFlagsSetTheConfig(t *testing.T) {
 		p.engine.SchedulingPolicy != "priority" || p.engine.Groups[0].BlockSize != 32 || p.engine.Watermark != 0.01 || !p.engine.ReserveFullISL {
 		t.Errorf("plan %+v", p)
 	}
+}
+
+// A connection waits for its next request as long as the flag says, and for its first one longer.
+func TestConnectionsAreKept(t *testing.T) {
+	f := start(t, func(c *Config) { c.TimeoutKeepAlive = 50 * time.Millisecond })
+	addr := strings.TrimPrefix(f.worker().HTTP, "http://")
+	open := func() net.Conn {
+		conn, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+			t.Fatal(err)
+		}
+		return conn
+	}
+	ask := func(conn net.Conn) *bufio.Reader {
+		if _, err := io.WriteString(conn, "GET /health HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		r := bufio.NewReader(conn)
+		resp, err := http.ReadResponse(r, nil)
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatalf("answer %v, %v", resp, err)
+		}
+		return r
+	}
+	unused := open()
+	if _, err := ask(open()).ReadByte(); err != io.EOF {
+		t.Fatalf("after an idle time: %v, want the end", err)
+	}
+	ask(unused) // has waited at least as long
 }

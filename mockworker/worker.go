@@ -79,7 +79,7 @@ func (w *worker) start(p *plan, i int) error {
 		},
 	}, api.New(o))
 	var err error
-	if w.ready.HTTP, err = w.serveAPI(p.Host, portOf(p.Port, i), front); err != nil {
+	if w.ready.HTTP, err = w.serveAPI(p, portOf(p.Port, i), front); err != nil {
 		return fmt.Errorf("API port: %w", err)
 	}
 	control := admin.New(admin.Options{
@@ -201,19 +201,22 @@ func (o *observer) Ended(id string, maxTokens int, s engine.RequestStats) {
 
 // Limits of both servers. Writes have no server-wide limit: a stream may last for hours.
 const (
-	readHeaderTimeout = 5 * time.Second
-	idleTimeout       = 60 * time.Second
+	// readHeaderTimeout also ends connections that were never used. Clients open such ahead of need, and engines
+	// leave them open for ever.
+	readHeaderTimeout = 60 * time.Second
+	idleTimeout       = 60 * time.Second // of the admin port
 	maxHeaderBytes    = 64 << 10
 )
 
 // serveAPI is serve for the port that faults can be in.
-func (w *worker) serveAPI(host string, port int, h http.Handler) (string, error) {
-	ln, err := disrupt.Listen(net.JoinHostPort(host, strconv.Itoa(port)), w.faults, w.log)
+func (w *worker) serveAPI(p *plan, port int, h http.Handler) (string, error) {
+	ln, err := disrupt.Listen(net.JoinHostPort(p.Host, strconv.Itoa(port)), w.faults, w.log)
 	if err != nil {
 		return "", err
 	}
 	w.keeper = disrupt.NewKeeper(w.faults, ln, w.exitNow)
 	srv := w.newServer(h)
+	srv.IdleTimeout = p.TimeoutKeepAlive
 	srv.ConnContext, srv.ConnState = api.ConnContext, ln.ConnState
 	return w.serveOn(srv, ln), nil
 }

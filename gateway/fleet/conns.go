@@ -11,9 +11,9 @@ import (
 
 const (
 	connectTimeout = time.Second
-	// idleTimeout is below the 60 s after which engines close an idle connection, so that it is ours to
-	// close and no request meets a closing one.
-	idleTimeout = 45 * time.Second
+	// idleTimeout is below the 5 s after which vLLM and SGLang (uvicorn) close an idle connection, so that it is
+	// ours to close and no request meets a closing one.
+	idleTimeout = 4 * time.Second
 	maxIdle     = 1024
 )
 

@@ -26,7 +26,7 @@ func NewHTTPClient() *http.Client {
 		DialContext:         (&net.Dialer{Timeout: time.Second}).DialContext,
 		MaxIdleConns:        0,
 		MaxIdleConnsPerHost: 4,
-		IdleConnTimeout:     30 * time.Second,
+		IdleConnTimeout:     4 * time.Second, // engines close after 5
 		DisableCompression:  true,
 	}}
 }
