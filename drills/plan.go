@@ -1,6 +1,7 @@
 package drills
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -244,6 +245,9 @@ func synthSpec(s *scenario.Scenario, l scenario.Load, seed uint64) synth.Spec {
 		BlockSize: s.Fleet.BlockSize, Seed: seed}
 }
 
+// nothingRequired stands for the conditions of a steady state that has none.
+const nothingRequired = "no condition"
+
 // marksOf are the marks that an expectation waits for.
 func marksOf(e scenario.Expectation) []string {
 	var out []string
@@ -293,12 +297,12 @@ func (p *Plan) String() string {
 	if len(p.Wires) > 0 {
 		wires = ", wire " + strings.Join(p.Wires, " and ")
 	}
-	fmt.Fprintf(&b, "%s, seed %d: %d workers (profile %s, %d blocks of %d tokens%s), topology %s, gateway %s %s\n",
-		p.Drill, p.Seed, p.Workers, p.Profile, p.KVBlocks, p.BlockSize, wires, p.Topology, p.Target, strings.Join(p.Gateway, " "))
+	fmt.Fprintf(&b, "%s, seed %d: %d workers (profile %s, %d blocks of %d tokens%s), topology %s, gateway %s\n",
+		p.Drill, p.Seed, p.Workers, p.Profile, p.KVBlocks, p.BlockSize, wires, p.Topology, strings.Join(append([]string{p.Target}, p.Gateway...), " "))
 	for _, l := range p.Loads {
 		fmt.Fprintf(&b, "  load    %-18s %g requests/s to %s, utilisation %.2f per worker, seed %d%s\n", l.ID, l.Rate, l.To, l.Utilisation, l.Seed, l.span())
 	}
-	fmt.Fprintf(&b, "  steady  %v within %v of: %s\n", time.Duration(p.Steady.HoldNs), time.Duration(p.Steady.TimeoutNs), strings.Join(p.Steady.Require, ", "))
+	fmt.Fprintf(&b, "  steady  %v within %v of: %s\n", time.Duration(p.Steady.HoldNs), time.Duration(p.Steady.TimeoutNs), cmp.Or(strings.Join(p.Steady.Require, ", "), nothingRequired))
 	for _, s := range p.Steps {
 		if s.wait != nil {
 			fmt.Fprintf(&b, "  wait    %-18s until %s\n", s.ID, s.Until)

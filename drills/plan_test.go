@@ -148,3 +148,21 @@ func TestFaultsThatCannotHappenAreRefused(t *testing.T) {
 		}
 	}
 }
+
+// A plan has no gap where a scenario leaves conditions and gateway arguments out.
+func TestAPlanWithoutConditions(t *testing.T) {
+	s, err := scenario.Parse("x.yaml", []byte("version: 1\nname: x\nload: [{id: main, synth: {rate: 1/s, input: 64, output: 4}}]\n"+
+		"expect: [{id: e, over: steady.start..steady.end, always: all(routable)}]\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := NewPlan(s, 1, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(p.String()) {
+		if line != strings.TrimRight(line, " \n")+"\n" {
+			t.Errorf("%q ends with a gap", line)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package drills
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -56,7 +57,7 @@ func (r *run) await(ctx context.Context, ch <-chan struct{}, deadlineNs int64) e
 // that state was reached and adds the gate that says so.
 func (r *run) awaitSteady(ctx context.Context) (bool, error) {
 	st := r.s.Steady
-	r.say(fmt.Sprintf("waiting for a steady state (%v of %s)", st.Hold, joinExprs(st.Require)))
+	r.say(fmt.Sprintf("waiting for a steady state (%v of %s)", st.Hold, cmp.Or(joinExprs(st.Require), nothingRequired)))
 	deadline := clock.MonoNs() + int64(st.Timeout)
 	var since int64 // start of the current streak, 0 outside one
 	var broken string
