@@ -60,10 +60,15 @@ func noArgs(c *cobra.Command, args []string) error {
 func group(use, short string, subs ...*cobra.Command) *cobra.Command {
 	c := &cobra.Command{Use: use, Short: short, RunE: func(c *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			return usage(fmt.Errorf("unknown command %q for %q; see `%s --help`", args[0], c.CommandPath(), c.CommandPath()))
+			near := ""
+			if names := c.SuggestionsFor(args[0]); len(names) > 0 {
+				near = fmt.Sprintf(" (did you mean %q?)", names[0])
+			}
+			return usage(fmt.Errorf("unknown command %q for %q%s; see `%s --help`", args[0], c.CommandPath(), near, c.CommandPath()))
 		}
 		return c.Help()
 	}}
+	c.SuggestionsMinimumDistance = 2 // cobra's own for commands that it refuses itself
 	c.AddCommand(subs...)
 	return c
 }

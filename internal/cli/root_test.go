@@ -15,6 +15,8 @@ func TestMistakesAreUsageErrors(t *testing.T) {
 	t.Setenv("FLEETDRILL_STATE_DIR", t.TempDir())
 	for _, c := range []struct{ args, want string }{
 		{"frobnicate", `unknown command "frobnicate" for "fleetdrill"`},
+		{"dril list", `(did you mean "drill"?)`},
+		{"drill paln", `(did you mean "plan"?)`},
 		{"--frobnicate", "unknown flag: --frobnicate"},
 		{"drill frobnicate", `unknown command "frobnicate" for "fleetdrill drill"`},
 		{"up more", "takes no argument"},
