@@ -196,6 +196,7 @@ func (f *responseFormat) UnmarshalJSON(b []byte) error {
 		return nil
 	case "json_schema":
 		if isNull(f.JSONSchema) {
+			//lint:ignore ST1005 these are the engine's own words
 			return errors.New("When response_format type is 'json_schema', the 'json_schema' field must be provided.")
 		}
 		return nil
