@@ -3,6 +3,7 @@ package mockworker
 import (
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -23,13 +24,12 @@ func BenchmarkUnderLoad(b *testing.B) {
 			stop, stopped := make(chan struct{}), make(chan struct{})
 			go func() {
 				defer close(stopped)
-				tick := time.NewTicker(100 * time.Millisecond)
-				defer tick.Stop()
 				for {
+					// Regular looks would keep step with the profiler, which then sees all of their cost or none.
 					select {
 					case <-stop:
 						return
-					case <-tick.C:
+					case <-time.After(time.Duration(50+rand.IntN(100)) * time.Millisecond):
 						f.truth()
 					}
 				}
