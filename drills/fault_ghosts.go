@@ -111,8 +111,7 @@ func (f *removalsFault) confirm(ctx context.Context) (proof, error) {
 	if err != nil {
 		return proof{}, err
 	}
-	acted, err := f.hook.awaitActed(ctx)
-	return proof{evidence: []record.Evidence{acted, e}}, err
+	return f.proven(ctx, e)
 }
 
 func (f *removalsFault) check(ctx context.Context) ([]record.Evidence, error) {
@@ -186,8 +185,7 @@ func (f *storesFault) confirm(ctx context.Context) (proof, error) {
 	if err != nil {
 		return proof{}, err
 	}
-	acted, err := f.hook.awaitActed(ctx)
-	return proof{evidence: []record.Evidence{acted, e}}, err
+	return f.proven(ctx, e)
 }
 
 func (f *storesFault) check(ctx context.Context) ([]record.Evidence, error) {
@@ -254,8 +252,8 @@ func (f *clearFault) confirm(ctx context.Context) (p proof, err error) {
 	if err != nil {
 		return p, err
 	}
-	acted, err := f.hook.awaitActed(ctx)
-	p = proof{evidence: []record.Evidence{acted, e}, healed: &record.Interval{Lo: e.MonoNs, Hi: e.MonoNs}}
+	p, err = f.proven(ctx, e)
+	p.healed = &record.Interval{Lo: e.MonoNs, Hi: e.MonoNs}
 	return p, err
 }
 

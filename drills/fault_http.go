@@ -43,8 +43,7 @@ func (f *healthFault) confirm(ctx context.Context) (proof, error) {
 	if err != nil {
 		return proof{}, fmt.Errorf("not only the health paths lie: %w", err)
 	}
-	acted, err := f.hook.awaitActed(ctx)
-	return proof{evidence: []record.Evidence{acted, e, served}}, err
+	return f.proven(ctx, e, served)
 }
 
 // lies asks for the health once and waits for the answer no longer than patience, 0 being for ever.
@@ -180,8 +179,9 @@ func (f *listenerFault) confirm(ctx context.Context) (proof, error) {
 	if err != nil {
 		return proof{}, err
 	}
-	acted, err := f.hook.awaitActed(ctx)
-	return proof{evidence: []record.Evidence{acted, e, old}, effectiveHi: began}, err
+	p, err := f.proven(ctx, e, old)
+	p.effectiveHi = began
+	return p, err
 }
 
 // tryOld looks what has become of the connection from before.
@@ -236,8 +236,7 @@ func (f *errorsFault) confirm(ctx context.Context) (p proof, err error) {
 	if err != nil {
 		return p, err
 	}
-	acted, err := f.hook.awaitActed(ctx)
-	p.evidence = []record.Evidence{acted, e}
+	p, err = f.proven(ctx, e)
 	if err == nil && f.selfHeals {
 		p.effectiveHi = e.MonoNs
 		p.healed, err = f.over(ctx)
@@ -304,8 +303,7 @@ func (f *cutFault) confirm(ctx context.Context) (p proof, err error) {
 	if err != nil {
 		return p, err
 	}
-	acted, err := f.hook.awaitActed(ctx)
-	p.evidence = []record.Evidence{acted, e}
+	p, err = f.proven(ctx, e)
 	if err == nil && f.selfHeals {
 		p.effectiveHi = e.MonoNs
 		if err = f.hook.awaitDone(ctx, func() error { f.send(ctx); return nil }); err == nil {
@@ -452,8 +450,9 @@ func (f *loadFault) confirm(ctx context.Context) (proof, error) {
 	if err != nil {
 		return proof{}, err
 	}
-	acted, err := f.hook.awaitActed(ctx)
-	return proof{evidence: []record.Evidence{acted, e}, effectiveHi: armed}, err
+	p, err := f.proven(ctx, e)
+	p.effectiveHi = armed
+	return p, err
 }
 
 func (f *loadFault) check(ctx context.Context) ([]record.Evidence, error) {

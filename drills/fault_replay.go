@@ -73,8 +73,7 @@ func (f *replayFault) confirm(ctx context.Context) (proof, error) {
 	if err != nil {
 		return proof{}, err
 	}
-	acted, err := f.hook.awaitActed(ctx)
-	return proof{evidence: []record.Evidence{acted, e}}, err
+	return f.proven(ctx, e)
 }
 
 func (f *replayFault) check(ctx context.Context) ([]record.Evidence, error) {

@@ -225,8 +225,7 @@ func (f *muteFault) confirm(ctx context.Context) (proof, error) {
 	if err != nil {
 		return proof{}, err
 	}
-	acted, err := f.hook.awaitActed(ctx)
-	return proof{evidence: []record.Evidence{acted, e}}, err
+	return f.proven(ctx, e)
 }
 
 // quiet sends one such prompt.

@@ -42,6 +42,12 @@ func (f *hookFault) inject(ctx context.Context) error {
 
 func (f *hookFault) heal(ctx context.Context) error { return f.hook.end(ctx) }
 
+// proven is the proof of what the lab saw, with the hook's own word in front.
+func (f *hookFault) proven(ctx context.Context, saw ...record.Evidence) (proof, error) {
+	acted, err := f.hook.awaitActed(ctx)
+	return proof{evidence: append([]record.Evidence{acted}, saw...)}, err
+}
+
 // hookBody is the fault as the engine is asked for it. How long it lasts is not told: the lab heals it.
 func hookBody(kind string, p scenario.Params) map[string]any {
 	body := map[string]any{"kind": kind}
