@@ -38,23 +38,23 @@ func (e *effect) of(t index.Tier) *tally {
 //
 // It stays an estimate: a block that is in use all the time outlives many turnovers.
 type turnover struct {
-	counting bool
-	removed  int
-	most     int // memberships, the highest count ever seen
+	heard   bool // of a removal
+	removed int
+	most    int // memberships, the highest count ever seen
 }
 
 // begin starts over.
-func (t *turnover) begin() { t.counting, t.removed = false, 0 }
+func (t *turnover) begin() { t.heard, t.removed = false, 0 }
 
 // done notes a batch and reports whether the pool has turned over.
 func (t *turnover) done(e tally) bool {
 	if e.unknown > 0 {
-		t.counting, t.removed = true, 0
+		t.heard, t.removed = true, 0
 		return false
 	}
-	t.counting = t.counting || e.removed > 0
+	t.heard = t.heard || e.removed > 0
 	t.removed += e.removed
-	return t.counting && t.most > 0 && t.removed >= t.most
+	return t.most > 0 && t.removed >= t.most
 }
 
 // applied tells the cursor what applying the next of the batches that it accepted did. One that was accepted
@@ -74,7 +74,7 @@ func (c *cursor) applied(e effect) {
 	case contract.QualityPartial:
 		device, host := c.turn.done(e.tally), c.hostTurn.done(e.host)
 		// Most engines have no host tier; one that was never heard of cannot be waited for.
-		host = host || c.hostTurn.most == 0 && !c.hostTurn.counting
+		host = host || c.hostTurn.most == 0 && !c.hostTurn.heard
 		if e.cleared || device && host {
 			c.setQuality(contract.QualityExact)
 		}
