@@ -29,7 +29,6 @@ type Engine struct {
 	steps           int64
 	pace            Pace
 	counters        Counters
-	finishing       int        // running requests that are finished and not settled
 	aborting        []*request // in order of Abort
 
 	// What one step works with, kept to be filled again.
@@ -120,7 +119,7 @@ func (e *Engine) enqueue(q *request) {
 // returns false when there is no such request or it already produced its last output.
 func (e *Engine) Abort(_ int64, id string) bool {
 	q := e.byID[id]
-	if q == nil || q.finished || q.aborted {
+	if q == nil || q.aborted {
 		return false
 	}
 	q.aborted = true
@@ -132,7 +131,6 @@ func (e *Engine) Abort(_ int64, id string) bool {
 // that runs a model pass. With any block in use it changes nothing and returns false, unless preempt takes
 // every running request out first.
 func (e *Engine) ResetPrefixCache(preempt bool) bool {
-	e.settle() // who had its last token holds nothing back
 	if preempt {
 		e.emptyAll()
 	}
@@ -156,7 +154,6 @@ func (e *Engine) DropCache() {
 
 // emptyAll leaves no block with content and no request running.
 func (e *Engine) emptyAll() {
-	e.settle()
 	e.clearCaches() // before the preemptions, which book what each will find in the cache
 	for len(e.running) > 0 {
 		e.preemptOne()
@@ -178,7 +175,7 @@ func (e *Engine) SetPace(p Pace) {
 	e.pace = p
 }
 
-// Load is a snapshot; requests that produced their last output count as running until the next Step.
+// Load is a snapshot.
 func (e *Engine) Load() Load {
 	l := Load{
 		Running: len(e.running), Waiting: e.waiting.len(), MaxRunning: e.cfg.MaxNumSeqs,

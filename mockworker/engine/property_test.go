@@ -499,7 +499,7 @@ func (m *model) checkLoad(t *rapid.T) {
 	if l.WaitingUncachedTokens != uncached {
 		t.Fatalf("%d uncached tokens waiting, load says %d", uncached, l.WaitingUncachedTokens)
 	}
-	if l.Running+l.Waiting-m.e.finishing != len(m.live) {
+	if l.Running+l.Waiting != len(m.live) {
 		t.Fatalf("%d running and %d waiting of %d", l.Running, l.Waiting, len(m.live))
 	}
 }

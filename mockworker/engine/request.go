@@ -41,7 +41,7 @@ type request struct {
 	readyAt  int64 // when the scheduler may first see it: its arrival and Timing.Overhead
 	uncached int   // tokens not in the cache when it was queued
 	started  bool
-	finished bool // produced its last output, blocks not given back yet
+	finished bool // produced its last output in the present pass
 	aborted  bool
 	stats    RequestStats
 }

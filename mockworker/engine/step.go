@@ -3,12 +3,12 @@ package engine
 import "slices"
 
 // Step schedules one model pass that begins at now, and returns what it yields and when. The order inside
-// is vLLM's: requests that ended with the pass before give their blocks back, aborted ones leave, running
-// requests get their tokens, then waiting ones are admitted, then the pass runs.
+// is vLLM's: aborted requests leave, running ones get their tokens, then waiting ones are admitted, then the
+// pass runs, and who ends with it gives its blocks back at once: whoever has a last token finds the request
+// counted no more.
 func (e *Engine) Step(now int64) StepResult {
 	e.outputs, e.batch = e.outputs[:0], e.batch[:0]
 	e.before = e.appendSums(e.before[:0])
-	e.settle()
 	e.dropAborted()
 	w := e.schedule(now)
 	if len(e.batch) == 0 {
@@ -16,8 +16,12 @@ func (e *Engine) Step(now int64) StepResult {
 	}
 	e.steps++
 	until := now + e.cfg.PassTime(w, e.pace, e.steps)
+	ended := false
 	for _, s := range e.batch {
-		e.advance(s, until)
+		ended = e.advance(s, until) || ended
+	}
+	if ended {
+		e.freeFinished()
 	}
 	e.noteRate(w, until-now)
 	if e.host != nil {
@@ -39,18 +43,14 @@ func (e *Engine) idle(now int64) StepResult {
 	return r
 }
 
-// settle frees the requests that produced their last output in the pass before, in running order.
-func (e *Engine) settle() {
-	if e.finishing == 0 {
-		return
-	}
+// freeFinished frees the requests that produced their last output, in running order.
+func (e *Engine) freeFinished() {
 	e.running = slices.DeleteFunc(e.running, func(q *request) bool {
 		if q.finished {
 			e.release(q)
 		}
 		return q.finished
 	})
-	e.finishing = 0
 }
 
 // dropAborted takes the aborted requests out of wherever they are, each with a last output.
@@ -88,13 +88,13 @@ func (e *Engine) release(q *request) {
 }
 
 // advance books the computed tokens of one request and samples its next token when nothing of it is left
-// to compute: only the last chunk of a prompt yields a token.
-func (e *Engine) advance(s scheduled, until int64) {
+// to compute: only the last chunk of a prompt yields a token. It tells whether that was the last one.
+func (e *Engine) advance(s scheduled, until int64) (ended bool) {
 	q := s.q
 	q.computed += s.n
 	e.usedTokens += int64(s.n)
 	if q.computed < len(q.tokens) {
-		return
+		return false
 	}
 	token := q.nextToken()
 	q.tokens = append(q.tokens, token)
@@ -107,7 +107,6 @@ func (e *Engine) advance(s scheduled, until int64) {
 	e.counters.GenerationTokens++
 	if q.output() == q.maxTokens {
 		q.finished = true
-		e.finishing++
 		delete(e.byID, q.id) // the id is free as soon as its last output exists
 		e.counters.FinishedLength++
 		out.Finish, out.Stats = FinishLength, q.finish(FinishLength)
@@ -115,6 +114,7 @@ func (e *Engine) advance(s scheduled, until int64) {
 		q.extendHashes(e.cfg.Hasher, e.hashSize)
 	}
 	e.outputs = append(e.outputs, out)
+	return q.finished
 }
 
 // beginEvents starts a new list of events unless the present one has not been handed out.

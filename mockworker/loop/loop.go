@@ -176,7 +176,9 @@ func (l *Loop) Open() int64 { return l.open.Load() }
 func (l *Loop) Snapshot() Snapshot {
 	l.snapMu.Lock()
 	defer l.snapMu.Unlock()
-	return l.snap
+	s := l.snap
+	s.SleepLevel = int(l.pause.sleep.Load())
+	return s
 }
 
 // Leave leaves a question: fn runs with the engine between two steps, when everything the engine did is
@@ -381,8 +383,9 @@ func (l *Loop) finishStep(res *engine.StepResult) {
 		}
 	}
 	// Counters before tokens: who has its last token finds itself counted.
-	l.countCached(res.Outputs)
+	l.count(res.Outputs)
 	l.snapshot()
+	l.observeStep()
 	ended := 0
 	for i := range res.Outputs {
 		l.deliver(&res.Outputs[i], res.Until)
@@ -394,7 +397,6 @@ func (l *Loop) finishStep(res *engine.StepResult) {
 		}
 	}
 	l.out.send(true)
-	l.observeStep()
 }
 
 // observeStep tells how many tokens a pass yielded: those of prompts with the first token behind them.
@@ -404,10 +406,23 @@ func (l *Loop) observeStep() {
 	l.yielded = n
 }
 
-func (l *Loop) countCached(outputs []engine.Output) {
+// count counts what the loop itself counts of the outputs.
+func (l *Loop) count(outputs []engine.Output) {
 	for i := range outputs {
-		if outputs[i].Index == 0 {
-			l.cached += int64(outputs[i].CachedTokens)
+		out := &outputs[i]
+		if out.Index != 0 && out.Finish == "" {
+			continue
+		}
+		s := l.streams[out.ID]
+		if s == nil {
+			continue // cannot be: every request was submitted
+		}
+		if out.Index == 0 {
+			l.cached += int64(out.CachedTokens)
+			l.adapters.start(s)
+		}
+		if out.Finish != "" {
+			l.adapters.drop(s)
 		}
 	}
 }
@@ -415,7 +430,7 @@ func (l *Loop) countCached(outputs []engine.Output) {
 func (l *Loop) deliver(out *engine.Output, now int64) {
 	s := l.streams[out.ID]
 	if s == nil {
-		return // cannot be: every request was submitted
+		return
 	}
 	// What is counted is counted before the reader can know: it may ask for the count next.
 	if out.Finish != "" {
@@ -427,16 +442,12 @@ func (l *Loop) deliver(out *engine.Output, now int64) {
 		return
 	}
 	l.o.Observer.Token(out.Index, now-s.lastMonoNs)
-	if out.Index == 0 {
-		l.adapters.start(s)
-	}
 	s.lastMonoNs = now
 	s.push(out.Token, out.CachedTokens, out.Finish)
 }
 
 func (l *Loop) drop(s *Stream) {
 	delete(l.streams, s.id)
-	l.adapters.drop(s)
 	l.open.Add(-1)
 }
 
@@ -534,7 +545,6 @@ func (l *Loop) snapshot() {
 	s := Snapshot{
 		Load: l.o.Engine.Load(), Counters: l.o.Engine.Counters(), LastStepMonoNs: l.lastStep,
 		PromptTokensCached: l.cached, Refused: l.refused,
-		SleepLevel:      int(l.pause.sleep.Load()),
 		RunningAdapters: l.adapters.running, WaitingAdapters: l.adapters.waiting,
 	}
 	l.snapMu.Lock()

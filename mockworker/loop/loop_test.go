@@ -11,6 +11,7 @@ import (
 	"fleetdrill/internal/clock"
 	"fleetdrill/mockworker/blockhash"
 	"fleetdrill/mockworker/engine"
+	"fleetdrill/mockworker/radix"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -34,10 +35,7 @@ func startLoop(t testing.TB, stepNs float64, change func(*Options)) (*Loop, *rec
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := engine.New(engine.Config{
-		BlockSize: 4, NumBlocks: 65, MaxNumSeqs: 8, MaxNumBatchedTokens: 512, MaxModelLen: 1 << 20,
-		EnablePrefixCaching: true, Hasher: hasher, Seed: 1, Timing: engine.Timing{A: stepNs},
-	})
+	e, err := engine.New(config(stepNs, hasher))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,6 +54,13 @@ func startLoop(t testing.TB, stepNs float64, change func(*Options)) (*Loop, *rec
 		}
 	})
 	return l, rec
+}
+
+func config(stepNs float64, h *blockhash.Hasher) engine.Config {
+	return engine.Config{
+		BlockSize: 4, NumBlocks: 65, MaxNumSeqs: 8, MaxNumBatchedTokens: 512, MaxModelLen: 1 << 20,
+		EnablePrefixCaching: true, Hasher: h, Seed: 1, Timing: engine.Timing{A: stepNs},
+	}
 }
 
 func request(id string, out int) engine.Request {
@@ -105,6 +110,41 @@ func TestWholeIsWokenOnce(t *testing.T) {
 	<-s.Ready()
 	if ids, state := s.Take(nil); len(ids) != 50 || !state.Done {
 		t.Errorf("woken with %d tokens, %+v", len(ids), state)
+	}
+}
+
+// endings looks at its loop whenever a request ends, before the reader can know.
+type endings struct {
+	recorder
+	loop  *Loop
+	loads []Snapshot
+}
+
+func (e *endings) Ended(string, int, engine.RequestStats) { e.loads = append(e.loads, e.loop.Report()) }
+
+// Whoever has a last token finds the request counted, and in no load any more, whichever engine it is.
+func TestLastTokenIsBehindTheLoad(t *testing.T) {
+	sglang, err := radix.New(radix.Config{Config: config(20_000, blockhash.NewSGLang())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, core := range map[string]engine.Core{"vllm": nil, "sglang": sglang} {
+		seen := &endings{}
+		seen.loop, _ = startLoop(t, 20_000, func(o *Options) {
+			o.Observer = seen
+			if core != nil {
+				o.Engine = core
+			}
+		})
+		for n := range 3 {
+			r := request("a", 2)
+			r.LoRAName, r.LoRAID = "sql", 1
+			await(t, seen.loop.Submit(r, false))
+			s := seen.loads[n]
+			if s.Running+s.Waiting != 0 || s.UsedTokens != 0 || s.FinishedLength != int64(n+1) || s.RunningAdapters+s.WaitingAdapters != "" {
+				t.Errorf("%s, when request %d ends: %+v", name, n, s)
+			}
+		}
 	}
 }
 

@@ -97,5 +97,4 @@ func (l *Loop) takeBack(s *Stream) {
 // SetSleep notes how deep the engine sleeps, 0 being awake. What sleep does is done by pausing and clearing.
 func (l *Loop) SetSleep(level int) {
 	l.pause.sleep.Store(int32(level))
-	l.Wake() // the next snapshot tells it
 }
