@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"fleetdrill/gateway/fleet"
 	"fleetdrill/internal/contract"
 )
 
@@ -240,7 +241,7 @@ func TestCleanEndTrusting(t *testing.T) {
 
 // Silence before the first byte, then the partition veto: the request moves, and the engine hears of it.
 func TestPartitionedBeforeTheFirstByteIsRetried(t *testing.T) {
-	g := newRig(t, 2)
+	g := newRig(t, 2, impatient)
 	aborted := make(chan struct{})
 	g.engines[0].set(func(w http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done()
@@ -268,7 +269,7 @@ func TestPartitionedBeforeTheFirstByteIsRetried(t *testing.T) {
 }
 
 func TestPartitionedMidStreamGetsTheErrorEvent(t *testing.T) {
-	g := newRig(t, 1)
+	g := newRig(t, 1, impatient)
 	g.engines[0].set(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		event(w, "first")
@@ -348,7 +349,7 @@ func TestStatusesOfTheEngine(t *testing.T) {
 
 // When the retries are used up, the engine's own answer says the most.
 func TestLastErrorStatusPasses(t *testing.T) {
-	g := newRig(t, 2, func(o *Options) { o.Retries = 0 })
+	g := newRig(t, 2, func(_ *fleet.Timing, o *Options) { o.Retries = 0 })
 	g.engines[0].set(func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(500)
 		_, _ = io.WriteString(w, "own words")
@@ -360,9 +361,9 @@ func TestLastErrorStatusPasses(t *testing.T) {
 }
 
 func TestSilenceHasBounds(t *testing.T) {
-	short := 50 * time.Millisecond
 	t.Run("first byte", func(t *testing.T) {
-		g := newRig(t, 2, func(o *Options) { o.TTFTTimeout = short })
+		// Long enough for w2, which the bound is for, too.
+		g := newRig(t, 2, func(_ *fleet.Timing, o *Options) { o.TTFTTimeout = 2 * time.Second })
 		g.engines[0].set(func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 		resp := g.stream()
 		if _, err := read(resp); err != nil || resp.Header.Get(headerWorker) != "w2" {
@@ -370,7 +371,7 @@ func TestSilenceHasBounds(t *testing.T) {
 		}
 	})
 	t.Run("stream", func(t *testing.T) {
-		g := newRig(t, 1, func(o *Options) { o.StreamStallTimeout = short })
+		g := newRig(t, 1, func(_ *fleet.Timing, o *Options) { o.StreamStallTimeout = 50 * time.Millisecond })
 		g.engines[0].set(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "text/event-stream")
 			event(w, "first")
@@ -408,7 +409,7 @@ func TestErrorShapes(t *testing.T) {
 		"no messages":   {"/v1/chat/completions", `{"messages":[]}`, 400, "at least one message"},
 		"image":         {"/v1/chat/completions", `{"messages":[{"role":"user","content":[{"type":"image_url"}]}]}`, 400, "only text is supported"},
 		"not utf-8":     {"/v1/completions", "{\"prompt\":\"\xff\"}", 400, "not valid UTF-8"},
-		"too large":     {"/v1/completions", `{"prompt":"` + strings.Repeat("x", 1<<20) + `"}`, 413, "larger than 1048576 bytes"},
+		"too large":     {"/v1/completions", `{"prompt":"` + strings.Repeat("x", 64<<10) + `"}`, 413, "larger than 65536 bytes"},
 		"unknown path":  {"/v1/embeddings", `{}`, 404, "POST /v1/embeddings is not served here"},
 	} {
 		t.Run(name, func(t *testing.T) {
