@@ -11,8 +11,12 @@ import (
 	"fleetdrill/internal/clock"
 )
 
+// afterDone is what an engine is given to end a stream behind its [DONE].
+const afterDone = time.Second
+
 // deliver passes the answer on: its first byte together with its head, then piece by piece as they
-// come.
+// come. Before the piece that makes it whole goes out it is accounted for: who has an answer finds it
+// counted.
 func (a *attempt) deliver() (failure, error) {
 	held := a.p.buffers.Get().(*[]byte)
 	defer a.p.buffers.Put(held)
@@ -24,16 +28,24 @@ func (a *attempt) deliver() (failure, error) {
 	a.p.opts.Fleet.FirstByte(a.guard)
 	a.head()
 	for {
+		a.tail.add(buf[:n])
+		if a.whole(err) {
+			a.account()
+		}
 		if n > 0 {
-			if werr := a.pass(buf[:n]); werr != nil {
+			if werr := a.pass(buf[:n]); werr != nil && !a.accounted {
 				a.cancel(errClient)
 				return clientGone, werr
 			}
 		}
-		if err != nil {
+		switch {
+		case err != nil && a.accounted:
+			return none, nil
+		case err != nil:
 			return a.finished(err)
-		}
-		if a.events {
+		case a.accounted:
+			a.expect(afterDone, errStall)
+		case a.events:
 			a.expect(a.p.opts.StreamStallTimeout, errStall)
 		}
 		n, err = a.resp.Body.Read(buf)
@@ -60,8 +72,31 @@ func (a *attempt) deliverEmpty(err error) (failure, error) {
 	if a.resp.StatusCode < 300 {
 		return broken, errShort
 	}
+	a.account()
 	a.head()
 	return none, nil
+}
+
+// whole says whether the answer is complete with what was read of it, err being how that ended: at its end,
+// and a stream at its [DONE], where clients stop to listen.
+func (a *attempt) whole(err error) bool {
+	if err == nil {
+		return a.events && a.resp.StatusCode == http.StatusOK && (a.tail.ends("[DONE]\n\n") || a.tail.ends("[DONE]\r\n\r\n"))
+	}
+	if !errors.Is(err, io.EOF) {
+		return false
+	}
+	f, _ := a.finished(err)
+	return f == none
+}
+
+// account gives the guard back and counts the answer, once.
+func (a *attempt) account() {
+	if !a.accounted {
+		a.accounted = true
+		a.p.opts.Fleet.End(a.guard, a.outcome(none, nil))
+		a.p.metrics.count(a.resp.StatusCode)
+	}
 }
 
 // head writes the answer's head. From here on nothing can be retried.
@@ -91,7 +126,6 @@ func (a *attempt) pass(piece []byte) error {
 	if _, err := a.w.Write(piece); err != nil {
 		return err
 	}
-	a.tail.add(piece)
 	if !a.events {
 		return nil
 	}

@@ -80,7 +80,7 @@ func (x *exchange) attempt() (again bool) {
 func (x *exchange) conclude(a *attempt, f failure, err error) (again bool) {
 	defer a.close()
 	if f == none {
-		x.p.metrics.count(a.resp.StatusCode)
+		a.account()
 		return false
 	}
 	x.p.log.Info("attempt failed", "worker", a.guard.Worker.ID, "attempt", x.attempts, "begun", x.begun, "err", err)
@@ -165,6 +165,8 @@ type attempt struct {
 	resp   *http.Response
 	timer  *time.Timer // runs while the worker is expected to be heard, and cancels with cause
 	cause  error
+	// accounted is set once the answer is whole and counted as such: nothing makes it a failure any more.
+	accounted bool
 }
 
 // outcome is what the worker is charged with: an answer is none of its failures, but a refusal of the
