@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -45,13 +46,12 @@ func startEngine(t *testing.T, events, replay string, salt uint64) *engine {
 	t.Helper()
 	e := &engine{t: t, pub: zsock.NewPub(zsock.PubOptions{}), router: zsock.NewRouter(zsock.RouterOptions{}),
 		truth: oracle.NewReference(8), salt: salt}
-	var err error
-	if e.events, err = e.pub.Bind(events); err != nil {
-		t.Fatal(err)
+	// A predecessor's port may be somebody's for a moment: whoever dials takes any that is free.
+	bind := func(f func(string) (string, error), endpoint string) (bound string) {
+		eventually(t, "port "+endpoint, func() (err error) { bound, err = f(endpoint); return err })
+		return bound
 	}
-	if e.replay, err = e.router.Bind(replay); err != nil {
-		t.Fatal(err)
-	}
+	e.events, e.replay = bind(e.pub.Bind, events), bind(e.router.Bind, replay)
 	e.done.Add(1)
 	go e.serve()
 	return e
@@ -131,20 +131,33 @@ func follow(t *testing.T, e *engine, d Deps) *Subscription {
 	return s
 }
 
-// until waits for the state to be as ok wants it.
-func until(t *testing.T, s *Subscription, what string, ok func(contract.RoutingRank) bool) contract.RoutingRank {
+// patience bounds every wait for a condition: only what never comes takes so long.
+const patience = time.Minute
+
+// eventually waits until check has nothing to complain about.
+func eventually(t *testing.T, what string, check func() error) {
 	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
-	for {
-		state := s.State(clock.MonoNs())
-		if ok(state) {
-			return state
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		err := check()
+		if err == nil {
+			return
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("no %s: %+v", what, state)
+		if time.Now().After(end) {
+			t.Fatalf("no %s: %v", what, err)
 		}
-		time.Sleep(time.Millisecond)
 	}
+}
+
+// until waits for the state to be as ok wants it.
+func until(t *testing.T, s *Subscription, what string, ok func(contract.RoutingRank) bool) (state contract.RoutingRank) {
+	t.Helper()
+	eventually(t, what, func() error {
+		if state = s.State(clock.MonoNs()); !ok(state) {
+			return fmt.Errorf("%+v", state)
+		}
+		return nil
+	})
+	return state
 }
 
 // equal waits until the index is what e announced.
@@ -167,6 +180,7 @@ const anyPort = "tcp://127.0.0.1:0"
 func TestLateJoinDropsAndDump(t *testing.T) {
 	e := startEngine(t, anyPort, anyPort, 1000)
 	defer e.stop()
+	start := time.Now()
 	e.publish(300, true) // before anyone listens
 	var contacts atomic.Int64
 	s := follow(t, e, Deps{OnBatch: func(int64) { contacts.Add(1) }})
@@ -181,12 +195,16 @@ func TestLateJoinDropsAndDump(t *testing.T) {
 	if r.Counters.Gaps == 0 || r.Counters.Refilled < 20 || r.Counters.Unrecovered != 0 || r.Quality != contract.QualityExact {
 		t.Fatalf("after 20 lost batches: %+v", r.Counters)
 	}
-	if n := contacts.Load(); n != 8 {
-		t.Fatalf("%d contacts, want one for each of 8 live batches", n)
+	if most := time.Since(start); r.ApplyLagMs <= 0 || r.ApplyLagMs > float64(most.Microseconds())/1e3 {
+		t.Fatalf("apply lag %v ms, %v after the first batch of all", r.ApplyLagMs, most)
 	}
-	if r.ApplyLagMs <= 0 || r.ApplyLagMs > 10_000 {
-		t.Fatalf("apply lag %v ms", r.ApplyLagMs)
-	}
+	// A replay may overtake a live batch, which then is a repeated one. It is told behind the state.
+	eventually(t, "contact for each live batch that was new", func() error {
+		if n, d := contacts.Load(), s.State(clock.MonoNs()).Counters.Duplicates; n+d != 8 {
+			return fmt.Errorf("%d contacts and %d repeated batches, want 8 in all", n, d)
+		}
+		return nil
+	})
 	e.checkDump(s)
 }
 
@@ -268,9 +286,11 @@ func TestLagBlind(t *testing.T) {
 	s := follow(t, e, Deps{})
 	e.publish(1, false)
 	e.equal(s)
-	// Only what arrives live has a lag, and the first batch may have come by replay.
-	e.publish(3, false)
-	late := func(r contract.RoutingRank) bool { return r.ApplyLagMs >= 60_000 }
+	// Only what arrives live has a lag, and a batch may have come by replay.
+	late := func(r contract.RoutingRank) bool {
+		e.publish(1, false)
+		return r.ApplyLagMs >= 60_000
+	}
 	until(t, s, "lag of a minute", late)
 	s.Handicap([]string{contract.HandicapLagBlind})
 	e.publish(3, false)
