@@ -71,9 +71,12 @@ func (g *running) get(t *testing.T, url string) int {
 	return resp.StatusCode
 }
 
+// patience bounds every wait for a condition: only what never comes takes so long.
+const patience = 2 * time.Minute
+
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("waited in vain for " + what)
 		}

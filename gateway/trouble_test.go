@@ -165,10 +165,9 @@ func (g *troubled) until(what string, ok func([]contract.RoutingWorker) bool) ti
 // vetoed waits until w1 is out for this reason.
 func (g *troubled) vetoed(reason string) {
 	g.t.Helper()
-	g.until("w1 "+reason, func(ws []contract.RoutingWorker) bool { return !ws[0].Routable })
-	if v := g.state().Workers[0].Veto; v == nil || v.Reason != reason {
-		g.t.Errorf("w1 is out for %+v, not for being %s", v, reason)
-	}
+	g.until("w1 "+reason, func(ws []contract.RoutingWorker) bool {
+		return !ws[0].Routable && ws[0].Veto != nil && ws[0].Veto.Reason == reason
+	})
 }
 
 func (g *troubled) back() {
@@ -329,9 +328,16 @@ func TestDroppedBatchesAreReplayed(t *testing.T) {
 	g := newTroubled(t, roundRobin)
 	stop := g.load(60)
 	g.until("batches of w1", func(ws []contract.RoutingWorker) bool { return ws[0].Ranks[0].NextSeq > 20 })
-	g.fault(`{"kind":"drop_batches","count":20}`)
-	g.until("20 refilled", func(ws []contract.RoutingWorker) bool { return ws[0].Ranks[0].Counters.Refilled >= 20 })
+	counters := func() contract.RankCounters { return g.state().Workers[0].Ranks[0].Counters }
+	// A second without a batch, which on a slow machine 20 dropped ones can make, has the end of the stream
+	// looked at, and no gap shows. Then it is done again.
+	for counters().Refilled == 0 {
+		replayed := counters().Replayed
+		g.fault(`{"kind":"drop_batches","count":20}`)
+		g.until("20 replayed", func(ws []contract.RoutingWorker) bool { return ws[0].Ranks[0].Counters.Replayed >= replayed+20 })
+	}
 	stop()
+	// The replay has them all, so the index was exact all the time.
 	if r := g.state().Workers[0].Ranks[0]; r.Counters.Unrecovered != 0 || r.Quality != contract.QualityExact || r.Counters.Gaps == 0 {
 		t.Errorf("rank %+v", r)
 	}
@@ -355,20 +361,30 @@ func TestRestartedPublisherIsAResync(t *testing.T) {
 			t.Parallel()
 			g := newTroubled(t, nil)
 			stop := g.load(60)
-			defer stop()
 			g.until("a fleet with warm caches", func(ws []contract.RoutingWorker) bool {
 				return min(ws[0].Ranks[0].Blocks, ws[1].Ranks[0].Blocks, ws[2].Ranks[0].Blocks) >= 1100
 			})
-			before := g.state().Workers[0]
-			g.fault(`{"kind":"restart_publisher","cache":"keep",` + params + `}`)
-			g.until("a resync", func(ws []contract.RoutingWorker) bool {
-				return ws[0].Ranks[0].Counters.Resyncs[contract.ResyncRestart] == 1
+			// What comes to w1 is sparse now, and fills it far slower than anybody looks.
+			stop()
+			g.until("a fleet at rest", func(ws []contract.RoutingWorker) bool {
+				return ws[0].Inflight+ws[1].Inflight+ws[2].Inflight == 0
 			})
-			after := g.state().Workers[0]
-			if after.Ranks[0].Epoch != before.Ranks[0].Epoch+1 || after.Ranks[0].Blocks >= before.Ranks[0].Blocks/2 {
-				t.Errorf("before the restart %+v, after it %+v", before.Ranks[0], after.Ranks[0])
+			before := g.state().Workers[0].Ranks[0]
+			g.fault(`{"kind":"restart_publisher","cache":"keep",` + params + `}`)
+			var after contract.RoutingRank
+			g.until("a resync", func(ws []contract.RoutingWorker) bool {
+				if ws[0].Inflight+ws[1].Inflight+ws[2].Inflight == 0 {
+					g.send(true, 8)
+				}
+				after = ws[0].Ranks[0]
+				return after.Counters.Resyncs[contract.ResyncRestart] == 1
+			})
+			if after.Epoch != before.Epoch+1 || after.Blocks >= before.Blocks/2 {
+				t.Errorf("before the restart %+v, after it %+v", before, after)
 			}
 			g.until("w1 thin", func(ws []contract.RoutingWorker) bool { return ws[0].Thin })
+			stop = g.load(60)
+			defer stop()
 			dispatches := g.state().Workers[0].Dispatches
 			g.until("w1 routed to", func(ws []contract.RoutingWorker) bool { return ws[0].Dispatches > dispatches })
 		})
