@@ -219,8 +219,7 @@ func (g *running) equalTiers(t *testing.T, w contract.ReadyWorker, least int) {
 	if row := report.Workers[0]; !row.Equal || row.EngineBlocks < 20 || row.HostEngineBlocks < least {
 		t.Errorf("%+v", row)
 	}
-	var truth contract.Truth
-	read(t, w.Admin+"/admin/truth", &truth)
+	truth := truthOf(t, w)
 	r := g.workers(t)[0].Ranks[0]
 	mine := map[string]string{contract.TierDevice: fmt.Sprint(r.Blocks, r.Digest), contract.TierHost: fmt.Sprint(r.HostBlocks, r.HostDigest)}
 	for _, s := range truth.Ranks[0].Sets {

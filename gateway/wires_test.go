@@ -52,12 +52,16 @@ func TestEveryWire(t *testing.T) {
 	}
 	g := follow(t, c)
 	g.live(t, len(engines))
-	for _, w := range engines {
+	for i, w := range engines {
 		fill(t, w, 6, 9)
-		post(t, w.Admin+"/admin/faults", `{"kind": "drop_batches", "count": 3, "replay": "keep"}`)
-		fill(t, w, 9, 15)
+		gaps := func() int64 { return g.workers(t)[i].Ranks[0].Counters.Gaps }
+		// Should a second pass between two batches, the end of the stream is looked at, and no gap shows.
+		for n := 9; n == 9 || gaps() == 0 && n < 60; n += 6 {
+			post(t, w.Admin+"/admin/faults", `{"kind": "drop_batches", "count": 3, "replay": "keep"}`)
+			fill(t, w, n, n+6)
+			g.caughtUpWith(t, i, w)
+		}
 	}
-	g.caughtUp(t, engines)
 	g.equal(t, engines, list)
 	for i, w := range g.workers(t) {
 		n := w.Ranks[0].Counters
@@ -183,17 +187,33 @@ func (g *running) live(t *testing.T, n int) {
 	})
 }
 
+// truthOf is what an engine says of itself. Its server does not wait long for it, and without its answer tells
+// what it knows anyway, which a batch on its way out may be missing from.
+func truthOf(t *testing.T, w contract.ReadyWorker) (truth contract.Truth) {
+	t.Helper()
+	until(t, w.ID+" to answer for itself", func() bool {
+		read(t, w.Admin+"/admin/truth", &truth)
+		return truth.Ranks[0].ResidentMonoNs >= truth.MonoNs
+	})
+	return truth
+}
+
 // caughtUp waits until the gateway has read every batch of every engine.
 func (g *running) caughtUp(t *testing.T, engines []contract.ReadyWorker) {
 	t.Helper()
 	for i, e := range engines {
-		var truth contract.Truth
-		read(t, e.Admin+"/admin/truth", &truth)
-		until(t, e.ID+" to be read to its end", func() bool {
-			r := g.workers(t)[i].Ranks[0]
-			return r.NextSeq >= truth.Ranks[0].NextSeq && r.Stream == contract.StreamLive
-		})
+		g.caughtUpWith(t, i, e)
 	}
+}
+
+// caughtUpWith waits for the gateway's worker i.
+func (g *running) caughtUpWith(t *testing.T, i int, e contract.ReadyWorker) {
+	t.Helper()
+	truth := truthOf(t, e)
+	until(t, e.ID+" to be read to its end", func() bool {
+		r := g.workers(t)[i].Ranks[0]
+		return r.NextSeq >= truth.Ranks[0].NextSeq && r.Stream == contract.StreamLive
+	})
 }
 
 func (g *running) equal(t *testing.T, engines []contract.ReadyWorker, list []spoken) {
