@@ -8,14 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"fleetdrill/drills/judge"
 	"fleetdrill/drills/predicate"
 	"fleetdrill/drills/record"
+	"fleetdrill/internal/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // fakeDrill ends each of its runs when told to, so that a test sees which are out.
 type fakeDrill struct {

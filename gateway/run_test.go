@@ -13,9 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"fleetdrill/internal/contract"
+	"fleetdrill/internal/leaks"
 )
 
 // The test binary is also the worker process of trouble_test.go.
@@ -23,7 +22,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == asWorkers {
 		os.Exit(runWorkers(os.Args[2:]))
 	}
-	goleak.VerifyTestMain(m)
+	leaks.Main(m)
 }
 
 // running is a gateway under Run.

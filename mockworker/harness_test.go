@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-	"go.uber.org/goleak"
 
 	"fleetdrill/internal/contract"
+	"fleetdrill/internal/leaks"
 )
 
 func TestMain(m *testing.M) {
@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 		serveUntilExit(ready)
 		return
 	}
-	goleak.VerifyTestMain(m)
+	leaks.Main(m)
 }
 
 const eventsOn = `{"enable_kv_cache_events": true, "endpoint": "tcp://*:0", "replay_endpoint": "tcp://*:0"}`

@@ -12,14 +12,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 
 	"fleetdrill/internal/contract"
+	"fleetdrill/internal/leaks"
 )
 
 var update = flag.Bool("update", false, "rewrite golden files")
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 func truthBlock(hash uint64, position int, content uint64) contract.TruthBlock {
 	return contract.TruthBlock{Hash: contract.U64(hash), Position: position, Content: contract.U64(content), Copies: 1, Tier: "device"}

@@ -7,14 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"fleetdrill/gateway/index"
 	"fleetdrill/gateway/policy"
 	"fleetdrill/internal/contract"
+	"fleetdrill/internal/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // handicapped is a stream that remembers what it was last told.
 type handicapped struct {

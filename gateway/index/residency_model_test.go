@@ -10,17 +10,17 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
 	"fleetdrill/gateway/index"
 	"fleetdrill/gateway/index/chain"
 	"fleetdrill/gateway/index/maptree"
 	"fleetdrill/gateway/index/sharded"
+	"fleetdrill/internal/leaks"
 	"fleetdrill/internal/tokens"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 const (
 	modelHolders = 3

@@ -6,10 +6,10 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"go.uber.org/goleak"
+	"fleetdrill/internal/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // However many ranks there are, no more than the lanes apply at once, each rank's batches are in order, and
 // every one is applied.

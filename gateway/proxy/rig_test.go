@@ -13,15 +13,15 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"go.uber.org/goleak"
 
 	"fleetdrill/gateway/fleet"
 	"fleetdrill/gateway/index/maptree"
 	"fleetdrill/gateway/policy"
 	"fleetdrill/internal/contract"
+	"fleetdrill/internal/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // wait bounds every wait for a condition in these tests; none of them needs more than a second on a machine
 // that has nothing else to do.

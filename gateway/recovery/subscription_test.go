@@ -12,18 +12,18 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 
 	"fleetdrill/gateway/index"
 	"fleetdrill/gateway/index/maptree"
 	"fleetdrill/internal/clock"
 	"fleetdrill/internal/contract"
+	"fleetdrill/internal/leaks"
 	"fleetdrill/internal/tokens"
 	"fleetdrill/internal/zsock"
 	"fleetdrill/oracle"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // engine is a publisher on real sockets: PUB and replay ROUTER, as an engine has them.
 type engine struct {

@@ -14,15 +14,15 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 
 	"fleetdrill/gateway/fleet"
 	"fleetdrill/gateway/index"
 	"fleetdrill/gateway/policy"
 	"fleetdrill/internal/contract"
+	"fleetdrill/internal/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // stream is a rank whose state is fixed.
 type stream struct{ rank int }

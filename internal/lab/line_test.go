@@ -10,10 +10,10 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"go.uber.org/goleak"
+	"fleetdrill/internal/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // newLine is a line to a server of the test's own.
 func newLine(t *testing.T, h http.HandlerFunc) (*Line, *httptest.Server) {

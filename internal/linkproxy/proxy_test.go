@@ -19,10 +19,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"go.uber.org/goleak"
+
+	"fleetdrill/internal/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // startProxy starts a proxy in front of upstream.
 func startProxy(t testing.TB, upstream string, http bool) *Proxy {

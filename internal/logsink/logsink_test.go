@@ -10,10 +10,10 @@ import (
 	"sync"
 	"testing"
 
-	"go.uber.org/goleak"
+	"fleetdrill/internal/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // gate is a writer that blocks every Write until it is opened.
 type gate struct {

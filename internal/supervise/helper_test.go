@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
+	"fleetdrill/internal/leaks"
 )
 
 // Processes are tested with this test binary run again: helperEnv names what it plays.
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 		helpers[play]()
 		return
 	}
-	goleak.VerifyTestMain(m)
+	leaks.Main(m)
 }
 
 // helpers print one line when they are in the state that their name says.

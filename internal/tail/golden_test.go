@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 
+	"fleetdrill/internal/leaks"
 	"fleetdrill/internal/zsock"
 	"fleetdrill/mockworker/blockhash"
 	"fleetdrill/mockworker/engine"
@@ -23,7 +23,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // patience bounds a whole tail; none takes a tenth of it.
 const patience = 10 * time.Second

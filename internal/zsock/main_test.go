@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
+	"fleetdrill/internal/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // patience bounds every wait in these tests. It is no expectation: a test that needs it has failed.
 const patience = 10 * time.Second

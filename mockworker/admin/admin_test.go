@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/cockroachdb/datadriven"
-	"go.uber.org/goleak"
 
 	"fleetdrill/internal/contract"
+	"fleetdrill/internal/leaks"
 	"fleetdrill/mockworker/blockhash"
 	"fleetdrill/mockworker/engine"
 	"fleetdrill/mockworker/faults"
@@ -23,7 +23,7 @@ import (
 	"fleetdrill/mockworker/wire"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // TestConversations plays the conversations in testdata, each with a worker of its own. Every command is a
 // request, with its body as input, or something that happens at the worker.

@@ -14,15 +14,15 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/datadriven"
-	"go.uber.org/goleak"
 
+	"fleetdrill/internal/leaks"
 	"fleetdrill/mockworker/blockhash"
 	"fleetdrill/mockworker/engine"
 	"fleetdrill/mockworker/loop"
 	"fleetdrill/mockworker/metrics"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // testServer is a worker's API port over ranks engines whose steps take no time.
 func testServer(t testing.TB, ranks int, change func(*Options)) *httptest.Server {

@@ -12,14 +12,13 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"fleetdrill/internal/clock"
 	"fleetdrill/internal/contract"
+	"fleetdrill/internal/leaks"
 	"fleetdrill/mockworker/faults"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // patience bounds every wait for something that must happen.
 const patience = 10 * time.Second

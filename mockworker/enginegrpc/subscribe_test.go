@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"fleetdrill/internal/leaks"
 	pb "fleetdrill/internal/protos/smgcommon"
 	"fleetdrill/internal/protos/vllmengine"
 	"fleetdrill/mockworker/blockhash"
@@ -18,7 +18,7 @@ import (
 	"fleetdrill/mockworker/truth"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // patience bounds a test that would hang.
 const patience = 20 * time.Second

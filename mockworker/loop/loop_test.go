@@ -6,15 +6,14 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"fleetdrill/internal/clock"
+	"fleetdrill/internal/leaks"
 	"fleetdrill/mockworker/blockhash"
 	"fleetdrill/mockworker/engine"
 	"fleetdrill/mockworker/radix"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // recorder keeps what an Observer is told; it is read at step boundaries only.
 type recorder struct {

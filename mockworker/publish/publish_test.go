@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 
+	"fleetdrill/internal/leaks"
 	"fleetdrill/internal/shared"
 	"fleetdrill/internal/zsock"
 	"fleetdrill/mockworker/blockhash"
@@ -22,7 +22,7 @@ import (
 	"fleetdrill/mockworker/wire"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 func ptr[T any](v T) *T { return &v }
 

@@ -11,11 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"fleetdrill/internal/cli"
 	"fleetdrill/internal/contract"
 	"fleetdrill/internal/lab"
+	"fleetdrill/internal/leaks"
 	"fleetdrill/replayer/live"
 	"fleetdrill/replayer/plan"
 	"fleetdrill/replayer/result"
@@ -27,7 +26,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
 		os.Exit(cli.Main(os.Args[1:], os.Stdout, os.Stderr))
 	}
-	goleak.VerifyTestMain(m)
+	leaks.Main(m)
 }
 
 // rows plans rows of the built-in trace with prompts of up to 8,000 tokens, 20 times faster.

@@ -14,10 +14,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
+
+	"fleetdrill/internal/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // answers are engines and gateways of many manners; the path of a request picks one. A stream is written
 // piece by piece, each piece flushed: pieces are the lines of the text, or single bytes where said.

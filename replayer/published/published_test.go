@@ -9,16 +9,15 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"fleetdrill/gateway/policy"
+	"fleetdrill/internal/leaks"
 	"fleetdrill/mockworker/engine"
 	"fleetdrill/mockworker/fit"
 	"fleetdrill/replayer/plan"
 	"fleetdrill/replayer/trace"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 func readPlan(t *testing.T, rows string, speed float64) *plan.Plan {
 	t.Helper()

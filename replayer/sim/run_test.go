@@ -8,17 +8,16 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"fleetdrill/gateway/policy"
 	"fleetdrill/internal/contract"
+	"fleetdrill/internal/leaks"
 	"fleetdrill/mockworker/engine"
 	"fleetdrill/replayer/plan"
 	"fleetdrill/replayer/result"
 	"fleetdrill/replayer/trace"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // readPlan plans rows of the built-in trace.
 func readPlan(t testing.TB, rows string, o plan.Options) *plan.Plan {

@@ -11,7 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"go.uber.org/goleak"
+
+	"fleetdrill/internal/leaks"
 )
 
 // lines is a trace of n rows of one block.
@@ -37,7 +38,7 @@ func write(t *testing.T, path string, text []byte) {
 }
 
 func TestFilesAreCompressedBySuffix(t *testing.T) {
-	defer goleak.VerifyNone(t)
+	defer leaks.None(t)
 	text := lines(1000)
 	want, end := all(NewReader(bytes.NewReader(text), "", Options{}))
 	if !errors.Is(end, io.EOF) {
@@ -67,7 +68,7 @@ func TestFilesAreCompressedBySuffix(t *testing.T) {
 // Whatever byte a compressed file is cut at, what came before is read, and the cut is a place in an error
 // or one row skipped.
 func TestCompressedFilesCutShort(t *testing.T) {
-	defer goleak.VerifyNone(t)
+	defer leaks.None(t)
 	text := lines(3000)
 	want, _ := all(NewReader(bytes.NewReader(text), "", Options{}))
 	for _, suffix := range []string{".gz", ".zst"} {

@@ -7,14 +7,13 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"fleetdrill/gateway/index"
 	"fleetdrill/gateway/index/indextest"
 	"fleetdrill/gateway/index/sharded"
+	"fleetdrill/internal/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // 16 lanes write, 4 readers read, workers are replaced: at the end each of 20 indexes equals the reference.
 func TestLanesAndReaders(t *testing.T) {

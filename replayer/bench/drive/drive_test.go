@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 
 	"fleetdrill/gateway/index"
+	"fleetdrill/internal/leaks"
 	"fleetdrill/replayer/bench/corpus"
 	"fleetdrill/replayer/trace"
 )
@@ -168,7 +168,7 @@ func TestCPUTimes(t *testing.T) {
 
 // Every index ends with the memberships that the corpus promises, on one lane and on three.
 func TestReplayEndsWhereTheEnginesDo(t *testing.T) {
-	defer goleak.VerifyNone(t)
+	defer leaks.None(t)
 	c := tiny(t)
 	for _, name := range append(Contestants(), "sharded:2") {
 		for _, lanes := range []int{1, 3} {
@@ -203,7 +203,7 @@ func TestTheNullIndexHoldsNothing(t *testing.T) {
 
 // A trial that is out of patience ends, and says so.
 func TestGivingUp(t *testing.T) {
-	defer goleak.VerifyNone(t)
+	defer leaks.None(t)
 	c, s := tiny(t), Spec{Index: "chain", Lanes: 2, Offered: 1e6}
 	p, err := plan(c, s)
 	if err != nil {
