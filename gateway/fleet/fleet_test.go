@@ -15,6 +15,18 @@ import (
 
 func TestMain(m *testing.M) { leaks.Main(m) }
 
+// patience bounds every wait for a condition: only what never comes takes so long.
+const patience = time.Minute
+
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s was waited for in vain", what)
+		}
+	}
+}
+
 // handicapped is a stream that remembers what it was last told.
 type handicapped struct {
 	mu     sync.Mutex
@@ -125,9 +137,5 @@ func TestStreamsAreWeighed(t *testing.T) {
 		m := f.core.workers[0].warmth
 		return m.known && m.blocks == 2000
 	}
-	for end := time.Now().Add(10 * time.Second); !weighed(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("never weighed")
-		}
-	}
+	until(t, "the weighing", weighed)
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -108,14 +107,10 @@ func TestViews(t *testing.T) {
 		}
 		return out
 	}
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
-		if l := lists(); l[0] != nil && l[1] != nil && l[2] != nil {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatal("the lists of models were waited for in vain")
-		}
-	}
+	until(t, "the lists of models", func() bool {
+		l := lists()
+		return l[0] != nil && l[1] != nil && l[2] != nil
+	})
 	if l := lists(); l[0] != l[1] || l[0] == l[2] || l[3] != nil {
 		t.Errorf("lists %v", l)
 	}
