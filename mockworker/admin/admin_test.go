@@ -25,6 +25,9 @@ import (
 
 func TestMain(m *testing.M) { leaks.Main(m) }
 
+// patience bounds every wait for something that must happen.
+const patience = time.Minute
+
 // TestConversations plays the conversations in testdata, each with a worker of its own. Every command is a
 // request, with its body as input, or something that happens at the worker.
 func TestConversations(t *testing.T) {
@@ -114,6 +117,39 @@ func (o observer) Ended(id string, _ int, s engine.RequestStats) {
 	o.requests.Add(contract.TruthRequest{ID: id, PromptTokens: s.Prompt, CachedTokens: s.CachedTokens, OutputTokens: s.Output, Outcome: s.Outcome})
 }
 
+// ask is one request without a body.
+func (w *worker) ask(path string) string {
+	rec := httptest.NewRecorder()
+	w.handler.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, path, nil))
+	return rec.Body.String()
+}
+
+// Whoever has an answer finds its blocks in every ring and set, and what a fault did to its batch.
+func TestAnswersAreBehindWhatIsTold(t *testing.T) {
+	w := newWorker(t, &datadriven.TestData{})
+	arm := httptest.NewRequest(http.MethodPost, "/admin/faults", strings.NewReader(`{"kind":"duplicate","count":1000}`))
+	w.handler.ServeHTTP(httptest.NewRecorder(), arm)
+	r := w.ranks[0]
+	for n := range 100 {
+		s := r.Loop.Submit(engine.Request{ID: "r", Tokens: []uint32{uint32(n), 1, 2, 3, 4}, MaxTokens: 1}, true)
+		<-s.Ready()
+		path := []string{
+			"/admin/truth/journal?from=%d", "/admin/truth/digests?from=%d", "/admin/truth/blocks?at=%d", "/admin/truth/blocks",
+			"/admin/faults",
+		}[n%5]
+		if strings.Contains(path, "%d") {
+			path = fmt.Sprintf(path, n)
+		}
+		want := fmt.Sprintf(`"seq":%d,`, n)
+		if path == "/admin/faults" {
+			want = fmt.Sprintf(`"evidence":["seq 0..%d"]`, n)
+		}
+		if got := w.ask(path); !strings.Contains(got, want) {
+			t.Fatalf("answer %d: %s says %s, want %s", n, path, got, want)
+		}
+	}
+}
+
 func (w *worker) complete(t *testing.T, d *datadriven.TestData) string {
 	t.Helper()
 	n, rank, id := 4, 0, "r"
@@ -127,13 +163,8 @@ func (w *worker) complete(t *testing.T, d *datadriven.TestData) string {
 	s := w.ranks[rank].Loop.Submit(engine.Request{ID: id, Tokens: ids, MaxTokens: 1}, true)
 	select {
 	case <-s.Ready():
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("the request does not end")
-	}
-	if p := w.ranks[rank].Publisher; p != nil { // the answer is out before its batch
-		if err := p.Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
 	}
 	_, state := s.Take(nil)
 	return fmt.Sprintf("%s, %d tokens cached", state.Finish, state.Cached)

@@ -27,7 +27,18 @@ const (
 	actWait = 2 * time.Second
 )
 
+// settle returns when every batch that is due has left, for a while: a fault is armed behind the batches of answers
+// that are out, and healed and told behind what it did to them.
+func (s *Server) settle(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, actWait)
+	defer cancel()
+	for rank := range s.o.Ranks {
+		_ = flush(ctx, &s.o.Ranks[rank]) // of a publisher that is kept from sending there is nothing to wait for
+	}
+}
+
 func (s *Server) listFaults(c *gin.Context) {
+	s.settle(c.Request.Context())
 	now := clock.MonoNs()
 	c.JSON(http.StatusOK, contract.FaultList{MonoNs: now, Wall: clock.Wall(), Faults: s.o.Faults.List(now)})
 }
@@ -43,6 +54,7 @@ func (s *Server) armFault(c *gin.Context) {
 		fail(c, http.StatusBadRequest, err)
 		return
 	}
+	s.settle(c.Request.Context())
 	id, err := s.o.Faults.Arm(clock.MonoNs(), spec)
 	if err != nil { // always a conflict
 		fail(c, http.StatusConflict, err)
@@ -60,6 +72,7 @@ func (s *Server) armFault(c *gin.Context) {
 }
 
 func (s *Server) healFault(c *gin.Context) {
+	s.settle(c.Request.Context())
 	f, ok := s.o.Faults.Heal(clock.MonoNs(), c.Param("id"))
 	if !ok {
 		fail(c, http.StatusNotFound, fmt.Errorf("no fault %q", c.Param("id")))
@@ -125,7 +138,10 @@ func (s *Server) clear(e engine.Core, r *Rank, id string) {
 	}
 	lines := []string{fmt.Sprintf("%d blocks cleared", n)}
 	if r.Publisher != nil {
-		lines = append(lines, fmt.Sprintf("announced from seq %d on, with the next step", r.Publisher.Stats().NextSeq))
+		// On the loop goroutine nothing is queued behind this, and it cannot fail: the publisher outlives the loop.
+		_ = flush(context.Background(), r)
+		s := r.Publisher.Stats()
+		lines = append(lines, fmt.Sprintf("announced from seq %d on, with the next step", s.NextSeq+int64(s.Queued)))
 	}
 	s.o.Faults.Finish(id, lines...)
 }

@@ -53,7 +53,8 @@ func pages[T any](c *gin.Context, from int64, next func(from int64, dst []T) ([]
 	}
 }
 
-// ranked reads rank and from, which the ring answers share.
+// ranked reads rank and from, which the ring answers share. What was published until now is in the rings then: who
+// has an answer of the engine finds its blocks announced.
 func (s *Server) ranked(c *gin.Context) (*truth.Fold, int64, bool) {
 	q := newQuery(c.Request.URL.Query(), "rank", "from")
 	rank := q.integer("rank", 0, 0, int64(len(s.o.Ranks)-1))
@@ -62,7 +63,12 @@ func (s *Server) ranked(c *gin.Context) (*truth.Fold, int64, bool) {
 		fail(c, http.StatusBadRequest, q.err)
 		return nil, 0, false
 	}
-	return s.o.Ranks[rank].Fold, from, true
+	r := &s.o.Ranks[rank]
+	if err := flush(c.Request.Context(), r); err != nil {
+		fail(c, http.StatusServiceUnavailable, err)
+		return nil, 0, false
+	}
+	return r.Fold, from, true
 }
 
 func (s *Server) digests(c *gin.Context) {
@@ -143,6 +149,10 @@ func (s *Server) blocks(c *gin.Context) {
 	status := http.StatusServiceUnavailable
 	if past {
 		var sets []truth.Set
+		if err = flush(c.Request.Context(), r); err != nil {
+			fail(c, status, err)
+			return
+		}
 		if sets, stands, err = r.Fold.At(at); err != nil {
 			status, err = http.StatusBadRequest, fmt.Errorf("parameter at: %w", err)
 		}

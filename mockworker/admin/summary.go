@@ -41,7 +41,7 @@ func (s *Server) truth(c *gin.Context) {
 	t := contract.Truth{
 		MonoNs: clock.MonoNs(), Wall: clock.Wall(), Worker: s.o.Worker, Profile: s.o.Profile, Wire: s.o.Wire,
 		HashAlgo: s.o.HashAlgo, BlockSize: s.o.BlockSize, NumBlocks: s.o.NumBlocks,
-		Ranks: []contract.TruthRank{}, Counters: map[string]int64{}, Faults: s.o.Faults.List(clock.MonoNs()),
+		Ranks: []contract.TruthRank{}, Counters: map[string]int64{},
 	}
 	ctx, cancel := context.WithTimeout(c.Request.Context(), summaryWait)
 	defer cancel()
@@ -54,6 +54,7 @@ func (s *Server) truth(c *gin.Context) {
 		s.count(t.Counters, r)
 	}
 	t.Epoch = t.Ranks[0].Epoch
+	t.Faults = s.o.Faults.List(clock.MonoNs()) // with what they did to the batches that the looks waited for
 	c.JSON(http.StatusOK, t)
 }
 
@@ -82,10 +83,7 @@ func (v *view) look(r *Rank, e engine.Core, pending []engine.Event) {
 	// On the loop goroutine, which alone publishes, so nothing can be queued behind this. It cannot fail: the
 	// publisher outlives the loop.
 	_ = flush(context.Background(), r)
-	g := glance{load: e.Load()}
-	if len(pending) > 0 {
-		g.load = r.Loop.Snapshot().Load
-	}
+	g := glance{load: r.Loop.Standing()}
 	var same bool
 	if g.sets, g.head, same = agreed(r.Fold, e, pending); !same {
 		g.sets, g.head = compared(r.Fold, h.hashes(e))

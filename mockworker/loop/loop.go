@@ -279,11 +279,11 @@ func (l *Loop) run() {
 			l.waitForMail()
 			continue
 		}
-		l.peeks.pending = res.Events
+		l.peeks.pending, l.peeks.outputs = res.Events, res.Outputs
 		if !l.sleepUntil(res.Until) {
 			return
 		}
-		l.peeks.pending = nil
+		l.peeks.pending, l.peeks.outputs = nil, nil
 		l.finishStep(&res)
 	}
 }
@@ -494,6 +494,7 @@ func (l *Loop) readMail() {
 			l.idlers = append(l.idlers, m.asked)
 		case askLetter:
 			m.ask(l.o.Engine)
+			l.snapshot() // it may have changed the engine, and whoever asked may look at the load next
 			close(m.asked)
 		}
 		*m = letter{} // lets go of prompts

@@ -147,6 +147,75 @@ func TestLastTokenIsBehindTheLoad(t *testing.T) {
 	}
 }
 
+// What a question does to the engine is in the load when it is answered.
+func TestAnswerIsBehindTheLoad(t *testing.T) {
+	l, _ := startLoop(t, 20_000, nil)
+	s := l.Submit(request("a", 200), false)
+	<-s.Ready()
+	held, hold := make(chan struct{}), make(chan struct{})
+	leave := func(fn func(engine.Core)) (asked <-chan struct{}) {
+		asked, ok := l.Leave(fn)
+		if !ok {
+			t.Fatal("closed")
+		}
+		return asked
+	}
+	leave(func(engine.Core) { close(held); <-hold })
+	<-held
+	leave(func(e engine.Core) { e.ResetPrefixCache(true) })
+	// Read along with the one before, so that the loop did nothing in between but answer that.
+	seen := leave(func(engine.Core) {
+		if got := l.Snapshot(); got.Running != 0 || got.Waiting != 1 || got.Preemptions != 1 {
+			t.Errorf("behind a reset: %+v", got)
+		}
+	})
+	close(hold)
+	<-seen
+	if ids, _ := await(t, s); len(ids) != 200 {
+		t.Errorf("%d tokens", len(ids))
+	}
+}
+
+// lasting is an engine whose second step lasts an hour.
+type lasting struct {
+	engine.Core
+	steps int
+}
+
+func (c *lasting) Step(now int64) engine.StepResult {
+	res := c.Core.Step(now)
+	if c.steps++; c.steps == 2 {
+		res.Until += 3600e9
+	}
+	return res
+}
+
+// A request is in the load until its end is told, also for who looks within the step that ends it.
+func TestStandingWithinTheLastStep(t *testing.T) {
+	hasher, err := blockhash.New("sha256_cbor", "0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := engine.New(config(0, hasher))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, _ := startLoop(t, 0, func(o *Options) { o.Engine = &lasting{Core: e} })
+	s := l.Submit(request("a", 2), false)
+	<-s.Ready()
+	for ended := false; !ended; {
+		err := l.Peek(context.Background(), func(e engine.Core, pending []engine.Event) {
+			ended = e.Load().Running == 0
+			if got := l.Standing(); got.Running != 1 || got.KVUsage == 0 || len(pending) != 0 {
+				t.Errorf("ended within the step: %v; told: %+v, %d events", ended, got, len(pending))
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestRefusedRequest(t *testing.T) {
 	l, _ := startLoop(t, 0, nil)
 	if _, state := await(t, l.Submit(request("a", 10_000), false)); !errors.Is(state.Err, engine.ErrNeverFits) || l.Open() != 0 {

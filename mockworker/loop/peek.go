@@ -3,6 +3,7 @@ package loop
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"fleetdrill/mockworker/engine"
@@ -22,6 +23,8 @@ type peeks struct {
 
 	// pending are the events of the step that the loop sleeps through, for the loop goroutine.
 	pending []engine.Event
+	// outputs are those of that step.
+	outputs []engine.Output
 }
 
 type peek struct {
@@ -63,6 +66,16 @@ func (l *Loop) Peek(ctx context.Context, fn func(e engine.Core, pending []engine
 	case <-l.done:
 		return ErrClosed
 	}
+}
+
+// Standing is the engine's load as the fn of a peek or of a question may tell it. Within a step that has events or
+// ends requests it is that of the step boundary before: nobody has been told of them yet.
+func (l *Loop) Standing() engine.Load {
+	ends := func(o engine.Output) bool { return o.Finish != "" }
+	if len(l.peeks.pending) > 0 || slices.ContainsFunc(l.peeks.outputs, ends) {
+		return l.Snapshot().Load
+	}
+	return l.o.Engine.Load()
 }
 
 // answerPeeks answers what was left so far, on the loop goroutine.

@@ -67,6 +67,8 @@ type libzmq struct {
 	cmd *exec.Cmd
 	in  *json.Encoder
 	out *json.Decoder
+	// last is the number of the last message that seqs returned.
+	last int64
 }
 
 // answer is what testdata/libzmq.py says to a command.
@@ -98,7 +100,7 @@ func newLibzmq(t *testing.T, args ...string) *libzmq {
 		_, _ = io.Copy(io.Discard, stdout)
 		_ = cmd.Wait()
 	})
-	z := &libzmq{t: t, cmd: cmd, in: json.NewEncoder(stdin), out: json.NewDecoder(bufio.NewReader(stdout))}
+	z := &libzmq{t: t, cmd: cmd, in: json.NewEncoder(stdin), out: json.NewDecoder(bufio.NewReader(stdout)), last: -1}
 	var hello struct{ Version string }
 	if err := z.out.Decode(&hello); err != nil {
 		t.Fatalf("the libzmq peer does not start: %v", err)
@@ -127,16 +129,16 @@ func (z *libzmq) send(frames ...[]byte) {
 	z.do(map[string]any{"send": text})
 }
 
-// silence is how long nothing must have come for nothing to come; patience bounds waiting for what must.
-const (
-	silence  = 300
-	patience = 10_000
-)
+// silence is how many milliseconds nothing must have come for nothing to come.
+const silence = 300
+
+// patient is patience in milliseconds.
+const patient = int(patience / time.Millisecond)
 
 // frames are the next n messages.
 func (z *libzmq) frames(n int) (messages [][][]byte) {
 	z.t.Helper()
-	a := z.do(map[string]any{"recv": n, "quiet": patience})
+	a := z.do(map[string]any{"recv": n, "quiet": patient})
 	if len(a.Frames) != n {
 		z.t.Fatalf("%d messages of %d, error %q", len(a.Frames), n, a.Error)
 	}
@@ -154,7 +156,23 @@ func (z *libzmq) frames(n int) (messages [][][]byte) {
 // seqs are the numbers of up to n messages, until none comes for so many milliseconds.
 func (z *libzmq) seqs(n, quiet int) []int64 {
 	z.t.Helper()
-	return z.do(map[string]any{"recv": n, "quiet": quiet, "seqs": true}).Seqs
+	got := z.do(map[string]any{"recv": n, "quiet": quiet, "seqs": true}).Seqs
+	if len(got) > 0 {
+		z.last = got[len(got)-1]
+	}
+	return got
+}
+
+// only are the numbers of the n messages that must come, and of those that must not and come soon.
+func (z *libzmq) only(n int) []int64 {
+	z.t.Helper()
+	return append(z.seqs(n, patient), z.seqs(100, silence)...)
+}
+
+// replay are the numbers of a whole replay, its end included.
+func (z *libzmq) replay() []int64 {
+	z.t.Helper()
+	return z.seqs(10_000, patient)
 }
 
 // subscribe is a SUB of libzmq that has arrived at a publisher, which has published for that.
@@ -162,16 +180,25 @@ func (p *pair) subscribe(t *testing.T, topic string, options ...string) *libzmq 
 	t.Helper()
 	events, _ := p.pub.Endpoints()
 	z := newLibzmq(t, append([]string{"SUB", events, "RCVHWM=0", "SUBSCRIBE=" + topic}, options...)...)
-	for range 200 {
+	for range 3000 {
 		p.publish(1)
 		if len(z.seqs(1, 20)) == 1 {
-			z.seqs(1000, 50)
-			p.rebase()
+			p.settle(z)
 			return z
 		}
 	}
 	t.Fatal("libzmq's SUB receives nothing")
 	return nil
+}
+
+// settle is rebase for a subscriber that has arrived: what was sent so far it has read.
+func (p *pair) settle(z *libzmq) {
+	p.t.Helper()
+	for p.rebase(); z.last+1 < int64(p.base); {
+		if len(z.seqs(1, patient)) == 0 {
+			p.t.Fatalf("libzmq's SUB is at %d, the publisher at %d", z.last, p.base)
+		}
+	}
 }
 
 // rebase makes the next number the first that a row talks of.
@@ -226,11 +253,10 @@ func showTopicFilter(t *testing.T) string {
 	all, prefix := p.subscribe(t, ""), p.subscribe(t, "kv@w1")
 	events, _ := p.pub.Endpoints()
 	other := newLibzmq(t, "SUB", events, "SUBSCRIBE=kv@w2")
-	all.seqs(1000, silence)
-	p.rebase()
+	p.settle(all)
 	p.publish(3)
 	return fmt.Sprintf("topic kv@w1@mock; subscribed to nothing more: %s; to kv@w1: %s; to kv@w2: %s",
-		p.relative(all.seqs(3, patience)), p.relative(prefix.seqs(3, patience)), p.relative(other.seqs(3, silence)))
+		p.relative(all.seqs(3, patient)), p.relative(prefix.seqs(3, patient)), p.relative(other.seqs(3, silence)))
 }
 
 func showLateJoiner(t *testing.T) string {
@@ -240,11 +266,11 @@ func showLateJoiner(t *testing.T) string {
 	base := p.base
 	z := p.subscribe(t, "")
 	p.publish(1)
-	first := z.seqs(1, patience)[0]
+	first := z.seqs(1, patient)[0]
 	_, replay := p.pub.Endpoints()
 	d := newLibzmq(t, "DEALER", replay)
 	d.send(nil, seqFrame(base))
-	got := d.seqs(1000, silence)
+	got := d.replay()
 	return fmt.Sprintf("what was sent before it subscribed is not received: %v; a replay has it: %v", first > int64(base)+2, got[0] == int64(base) && got[2] == int64(base)+2)
 }
 
@@ -254,8 +280,7 @@ func showStoppedSubscriber(t *testing.T) string {
 	p := start(t, func(o *Options) { o.Config.HWM = 500 })
 	p.sub.Close() // nobody reads it here, and its drops would count
 	healthy, stopped := p.subscribe(t, "kv@"), p.subscribe(t, "kv@")
-	healthy.seqs(1000, silence)
-	p.rebase()
+	p.settle(healthy)
 	if err := stopped.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -267,17 +292,17 @@ func showStoppedSubscriber(t *testing.T) string {
 				t.Fatal(err)
 			}
 		}
-		heard = append(heard, healthy.seqs(step, patience)...)
+		heard = append(heard, healthy.seqs(step, patient)...)
 	}
 	whole := p.relative(heard)
+	p.rebase() // everything is sent, or counted as dropped
 	dropped := p.pub.Stats().Dropped
 	if err := stopped.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	before := stopped.seqs(batches, 1000)
-	p.rebase()
+	before := stopped.seqs(batches-int(dropped), patient)
 	p.publish(1)
-	after := p.relative(stopped.seqs(1, patience))
+	after := p.relative(stopped.seqs(1, patient))
 	t.Logf("%d of %d received by the stopped one, %d dropped", len(before), batches, dropped)
 	return fmt.Sprintf("HWM 500, 3000 batches; healthy: %s; stopped: fewer %v, in order %v, the others counted as dropped %v; continued: %s",
 		whole, len(before) < batches, slices.IsSorted(before), uint64(batches-len(before)) == dropped, after)
@@ -345,7 +370,7 @@ func showWrongRequests(t *testing.T) string {
 	answered := z.seqs(100, silence)
 	z.send(nil, seqFrame(p.base))
 	return fmt.Sprintf("bare number, two delimiters, short number, no number, a frame too many: %s; a right one behind them: %s",
-		p.relative(answered), p.relative(z.seqs(100, silence)))
+		p.relative(answered), p.relative(z.replay()))
 }
 
 func showReplayHWM(t *testing.T) string {
@@ -365,12 +390,20 @@ func showReplayHWM(t *testing.T) string {
 		_, replay := p.pub.Endpoints()
 		z := newLibzmq(t, "DEALER", replay)
 		z.send(nil, seqFrame(p.base))
-		time.Sleep(500 * time.Millisecond) // a client that is slow to read, which is what loses
-		got := z.seqs(batches+1, 1000)
-		if whole := p.relative(got); hwm == 0 {
-			out = append(out, "4000 batches, none may be lost: "+whole)
+		// A client that is slow to read is what loses: it stands still while the replay is queued.
+		p.eventually("the request", func() bool { return p.pub.Stats().ReplayRequests == 1 })
+		if err := z.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		p.eventually("the replay to be queued", func() bool { return p.pub.Stats().ReplayBatches == batches })
+		if err := z.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		if hwm == 0 {
+			out = append(out, "4000 batches, none may be lost: "+p.relative(z.replay()))
 		} else {
 			// Whether the end is lost with them is a matter of instants, in a real engine as well.
+			got := append(z.seqs(1, patient), z.seqs(batches, 1000)...)
 			got = slices.DeleteFunc(got, func(seq int64) bool { return seq < 0 })
 			out = append(out, fmt.Sprintf("HWM 1000 as in a real engine: some are lost %v", len(got) < batches))
 		}
@@ -397,11 +430,11 @@ func showRebind(t *testing.T) string {
 
 func showHeartbeats(t *testing.T) string {
 	p := start(t, nil)
-	z := p.subscribe(t, "", "HEARTBEAT_IVL=100", "HEARTBEAT_TIMEOUT=1000", "HEARTBEAT_TTL=1000")
-	z.seqs(1, 2500) // nothing is published: only PONGs keep the connection
+	z := p.subscribe(t, "", "HEARTBEAT_IVL=100", "HEARTBEAT_TIMEOUT=2000", "HEARTBEAT_TTL=2000")
+	z.seqs(1, 3000) // nothing is published: only PONGs keep the connection
 	lost := z.do(map[string]any{"disconnects": true}).Disconnects
 	p.publish(1)
-	return fmt.Sprintf("a PING every 100 ms on an idle stream for 2.5 s: %d connections lost; then %s", lost, p.relative(z.seqs(1, patience)))
+	return fmt.Sprintf("a PING every 100 ms on an idle stream for 3 s: %d connections lost; then %s", lost, p.relative(z.seqs(1, patient)))
 }
 
 func showHostile(t *testing.T) string {
@@ -426,30 +459,37 @@ func showHostile(t *testing.T) string {
 	}
 	p.rebase()
 	p.publish(2)
-	live := p.relative(z.seqs(2, patience))
+	live := p.relative(z.seqs(2, patient))
 	d := newLibzmq(t, "DEALER", replay)
 	d.send(nil, seqFrame(p.base))
 	return fmt.Sprintf("16 peers with garbage, half greetings and frames of 2^63 bytes; a subscriber beside them: %s; a replay: %s",
-		live, p.relative(d.seqs(100, silence)))
+		live, p.relative(d.replay()))
 }
 
 func showSurprises(t *testing.T) string {
 	var out []string
-	for _, body := range []string{
-		`{"kind":"duplicate"}`, `{"kind":"reorder"}`, `{"kind":"drop_batches","count":2}`, `{"kind":"mute_publisher"}`,
-		`{"kind":"corrupt","field":"topic"}`, `{"kind":"truncate"}`,
+	for _, c := range []struct {
+		body     string
+		messages int // that a subscriber gets of four batches
+	}{
+		{`{"kind":"duplicate"}`, 5},
+		{`{"kind":"reorder"}`, 4},
+		{`{"kind":"drop_batches","count":2}`, 2},
+		{`{"kind":"mute_publisher"}`, 0},
+		{`{"kind":"corrupt","field":"topic"}`, 3},
+		{`{"kind":"truncate"}`, 4},
 	} {
 		p := start(t, func(o *Options) { o.Faults = faults.New() })
 		z := p.subscribe(t, "kv@")
-		p.arm(body)
+		p.arm(c.body)
 		for i := range 4 {
 			p.put([]engine.Event{store(t, i)[0]})
 		}
-		got := p.relative(z.seqs(5, silence))
+		got := p.relative(z.only(c.messages))
 		_, replay := p.pub.Endpoints()
 		d := newLibzmq(t, "DEALER", replay)
 		d.send(nil, seqFrame(p.base))
-		out = append(out, fmt.Sprintf("%s, 4 batches: %s; replay: %s", body, got, p.relative(d.seqs(100, silence))))
+		out = append(out, fmt.Sprintf("%s, 4 batches: %s; replay: %s", c.body, got, p.relative(d.replay())))
 	}
 	return strings.Join(out, "\n")
 }
@@ -507,15 +547,18 @@ func showEvents(t *testing.T, body string, steps ...[]engine.Event) string {
 
 func showReplayFaults(t *testing.T) string {
 	var out []string
-	for _, body := range []string{`{"kind":"replay_hang"}`, `{"kind":"replay_empty"}`, `{"kind":"replay_truncate","after":2}`} {
+	for _, c := range []struct {
+		body     string
+		messages int // that are the answer
+	}{{`{"kind":"replay_hang"}`, 0}, {`{"kind":"replay_empty"}`, 1}, {`{"kind":"replay_truncate","after":2}`, 2}} {
 		p := start(t, func(o *Options) { o.Faults = faults.New() })
 		p.rebase()
 		p.publish(4)
-		p.arm(body)
+		p.arm(c.body)
 		_, replay := p.pub.Endpoints()
 		d := newLibzmq(t, "DEALER", replay)
 		d.send(nil, seqFrame(p.base))
-		out = append(out, fmt.Sprintf("%s: %s", body, p.relative(d.seqs(100, silence))))
+		out = append(out, fmt.Sprintf("%s: %s", c.body, p.relative(d.only(c.messages))))
 	}
 	return strings.Join(out, "\n")
 }

@@ -98,6 +98,9 @@ func TestResolveEndpoints(t *testing.T) {
 	}
 }
 
+// patience bounds every wait for something that must happen, and each test.
+const patience = 2 * time.Minute
+
 // pair is a publisher and one subscriber of it that has arrived. The batches before base were spent on
 // finding that out.
 type pair struct {
@@ -111,7 +114,7 @@ type pair struct {
 
 func start(t *testing.T, change func(*Options)) *pair {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	enc, err := wire.New("vllm-0.25", wire.Options{IntHashes: true})
 	if err != nil {
@@ -172,6 +175,17 @@ func (p *pair) arrive() {
 			}
 			return
 		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+func (p *pair) eventually(what string, ok func() bool) {
+	p.t.Helper()
+	for !ok() {
+		select {
+		case <-p.ctx.Done():
+			p.t.Fatalf("waited %s for %s", patience, what)
+		case <-time.After(time.Millisecond):
 		}
 	}
 }

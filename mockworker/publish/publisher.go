@@ -53,6 +53,8 @@ type Options struct {
 // Stats count what a publisher did, over all its incarnations but for NextSeq.
 type Stats struct {
 	NextSeq int64
+	// Queued batches have no sequence number yet.
+	Queued int
 	// Batches were given a sequence number.
 	Batches int64
 	// ReplayRequests were answered, ReplayMalformed were not: they had other frames than empty and seq.
@@ -211,6 +213,7 @@ func (p *Publisher) Stats() Stats {
 	p.mu.Unlock()
 	return Stats{
 		NextSeq:         p.seq.Load(),
+		Queued:          p.queue.len(),
 		Batches:         p.batches.Load(),
 		ReplayRequests:  p.requests.Load(),
 		ReplayMalformed: p.malformed.Load(),

@@ -71,10 +71,10 @@ func (p *Publisher) serve(q *zsock.Request) {
 func (p *Publisher) replay(q *zsock.Request, first, end int, marker bool) error {
 	for i := first; i < end; i++ {
 		b := p.buffer.At(i)
+		p.replayed.Add(1) // before the peer can have it
 		if err := p.reply(q, p.topic, b.seq, b.payload); err != nil {
 			return err
 		}
-		p.replayed.Add(1)
 	}
 	if !marker {
 		return nil

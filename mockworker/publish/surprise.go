@@ -42,10 +42,10 @@ func (p *Publisher) sendTwisted(now int64, payload []byte) {
 		p.overtaken = &held
 		return
 	}
-	p.transmit(&m)
 	if p.overtaken != nil && swap != nil {
-		p.o.Faults.Twisted(now, *swap, n)
+		p.o.Faults.Twisted(now, *swap, n) // before anybody can see the order
 	}
+	p.transmit(&m)
 	p.letOvertakenGo()
 }
 

@@ -388,6 +388,24 @@ func TestRestartForgetsLateRemovals(t *testing.T) {
 	}
 }
 
+// Who sees that batches have changed places finds the fault to have acted.
+func TestReorderIsBehindItsEvidence(t *testing.T) {
+	p := withFaults(t)
+	p.arm(`{"kind":"reorder"}`)
+	p.pub.followers.mu.Lock() // the publisher comes no further than the first message
+	p.publish(2)
+	if n := binary.BigEndian.Uint64(p.next()[1]); n != p.base+1 {
+		t.Errorf("the first batch is %d, want %d", n, p.base+1)
+	}
+	if got, want := p.fault(), fmt.Sprintf("done, 1 times: seq %d", p.base+1); got != want {
+		t.Errorf("evidence: %s, want %s", got, want)
+	}
+	p.pub.followers.mu.Unlock()
+	if n := binary.BigEndian.Uint64(p.next()[1]); n != p.base {
+		t.Errorf("the second batch is %d, want %d", n, p.base)
+	}
+}
+
 // The replay socket that misbehaves: what a client gets, to the end marker or as far as anything comes.
 func TestReplayMisbehaves(t *testing.T) {
 	for _, c := range []struct{ body, want string }{
