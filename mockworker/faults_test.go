@@ -96,7 +96,7 @@ func TestFrozenEngineLooksHealthy(t *testing.T) {
 	for _, kind := range []string{contract.FaultPause, contract.FaultWedge} {
 		t.Run(kind, func(t *testing.T) {
 			f := start(t, func(c *Config) { c.Profile = "drill" })
-			sc, body := f.openStream(200)
+			sc, body := f.openStream(50_000)
 			defer body.Close()
 			id := f.arm(`{"kind":"` + kind + `"}`)
 			f.awaitFault(id, contract.FaultActing)
@@ -131,7 +131,11 @@ func TestFrozenEngineLooksHealthy(t *testing.T) {
 				t.Errorf("faults in truth: %+v", after.Faults)
 			}
 			f.heal(id)
-			rest(t, sc)
+			for range 20 {
+				if !sc.Scan() {
+					t.Fatalf("the open stream: %v", sc.Err())
+				}
+			}
 			if err := <-lateBody; err != nil {
 				t.Errorf("the late request: %v", err)
 			}
@@ -152,13 +156,16 @@ func TestTerminationWhileFrozen(t *testing.T) {
 	f.stop()
 
 	f = start(t, func(c *Config) { c.Profile, c.ShutdownGrace = "drill", patience })
-	sc, body := f.openStream(50)
-	defer body.Close()
 	id := f.arm(`{"kind":"wedge"}`)
 	f.awaitFault(id, contract.FaultActing)
+	resp, err := f.client.Post(f.worker().HTTP+"/v1/completions", "application/json", strings.NewReader(`{"prompt":"a","max_tokens":5,"stream":true}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
 	f.cancel()
-	f.heal(id)
-	rest(t, sc)
+	f.heal(id) // the admin port is there as long as the request is
+	rest(t, bufio.NewScanner(resp.Body))
 	f.stop()
 }
 
@@ -333,7 +340,7 @@ func TestRestartAheadWithNewSockets(t *testing.T) {
 		}
 	}
 	next(zsock.SubUp)
-	sc, body := f.openStream(200)
+	sc, body := f.openStream(400)
 	defer body.Close()
 	id := f.arm(`{"kind":"restart_publisher","cache":"empty","ahead":300}`)
 	next(zsock.SubDown)
@@ -387,14 +394,14 @@ func TestDelayShowsAsLag(t *testing.T) {
 	f := start(t, nil)
 	fl := f.follow()
 	n := f.arrive(fl)
-	id := f.arm(`{"kind":"delay_publisher","by":"150ms"}`)
-	f.complete(prompt(1, 32), 1, "")
 	sent := f.truth().Ranks[0].NextSeq
+	id := f.arm(`{"kind":"delay_publisher","by":"1s"}`)
+	f.complete(prompt(1, 32), 1, "")
 	f.awaitLive(fl, n, sent)
 	journal := jsonLines[contract.TruthJournal](f, fmt.Sprintf("/admin/truth/journal?from=%d", sent), nil)
 	last := jsonLines[contract.TruthRequest](f, "/admin/truth/requests", nil)
-	if lag := journal[0].MonoNs - last[len(last)-1].LastTokenMonoNs; lag < 150e6 {
-		t.Errorf("announced %d ns after its step, by 150ms", lag)
+	if lag := journal[0].MonoNs - last[len(last)-1].LastTokenMonoNs; lag < 1e9 {
+		t.Errorf("announced %d ns after its step, by 1s", lag)
 	}
 	if v := f.fault(id); v.Acted != 1 || v.Evidence[0] != fmt.Sprintf("seq %d", sent) {
 		t.Errorf("%+v", v)

@@ -47,7 +47,7 @@ func TestResumeBreaksOffAPause(t *testing.T) {
 		{"/sleep?mode=wait", "/resume"},
 	} {
 		srv, l := busyServer(t)
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		send := func(method, path string) (int, string) {
 			req, err := http.NewRequestWithContext(ctx, method, srv.URL+path, nil)

@@ -21,7 +21,7 @@ import (
 func TestMain(m *testing.M) { leaks.Main(m) }
 
 // patience bounds every wait for something that must happen.
-const patience = 10 * time.Second
+const patience = time.Minute
 
 // stand is a port with a server behind it that says hello.
 type stand struct {

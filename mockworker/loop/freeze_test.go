@@ -44,7 +44,7 @@ func (f freezable) heal(id string) {
 
 func (f freezable) await(id, state string) contract.TruthFault {
 	f.t.Helper()
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		for _, v := range f.set.List(clock.MonoNs()) {
 			if v.ID == id && v.State == state {
 				return v

@@ -66,10 +66,13 @@ func request(id string, out int) engine.Request {
 	return engine.Request{ID: id, Tokens: []uint32{300, 301, 302, 303, 304}, MaxTokens: out}
 }
 
+// patience bounds every wait for something that must happen.
+const patience = time.Minute
+
 // await waits until the stream has ended and returns everything it said.
 func await(t testing.TB, s *Stream) (ids []uint32, state State) {
 	t.Helper()
-	for end := time.After(10 * time.Second); !state.Done; {
+	for end := time.After(patience); !state.Done; {
 		select {
 		case <-s.Ready():
 		case <-end:
