@@ -9,16 +9,15 @@ import (
 	"fleetdrill/gateway/index/maptree"
 )
 
-// Counts, memberships and what every event reports equal the reference; scores are never above it.
+// Counts, memberships and what every event reports equal the reference; scores are never above it. Few of the
+// random histories leave a hole that tells; TestHolesAreUnderstated has those that do.
 func TestNeverAboveTheReference(t *testing.T) {
 	low, asked := indextest.Understating(t, func() index.Index { return New() })
 	t.Logf("%d of %d scores are too low", low, asked)
-	if low == 0 {
-		t.Error("no score was too low: the histories have no holes, or the tree is exact and its page is wrong")
-	}
 }
 
-// What the design gets wrong on holes is printed, and is never in a holder's favour.
+// What the design gets wrong on holes is printed, and is never in a holder's favour. Without any, the histories have
+// no holes, or the tree is exact and its page is wrong.
 func TestHolesAreUnderstated(t *testing.T) {
 	if s := indextest.Holes(t, func() index.Index { return New() }, func() index.Index { return maptree.New() }); s.High > 0 || s.Low == 0 {
 		t.Errorf("%+v", s)
