@@ -30,7 +30,7 @@ func BenchmarkUnderLoad(b *testing.B) {
 					case <-stop:
 						return
 					case <-time.After(time.Duration(50+rand.IntN(100)) * time.Millisecond):
-						f.truth()
+						f.summary()
 					}
 				}
 			}()

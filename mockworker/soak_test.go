@@ -36,9 +36,10 @@ var soakFleets = []func(*Config){
 // nonsense, faults, and looks from the admin port. At the end nothing may be left over: no request counted
 // as running, no success uncounted, no block in use, no goroutine (TestMain looks for those).
 func TestSoak(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), *soak)
-	defer cancel()
+	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
+	defer all.Wait()
+	defer cancel()
 	var fleets []*soaking
 	for i, change := range soakFleets {
 		s := &soaking{seed: uint64(i)}
@@ -50,6 +51,11 @@ func TestSoak(t *testing.T) {
 		s.begin(ctx, &all)
 		fleets = append(fleets, s)
 	}
+	<-time.After(*soak)
+	for _, s := range fleets { // on a busy machine it takes longer until there is something to compare
+		s.f.eventually("every worker to have served and been heard", s.enough)
+	}
+	cancel()
 	all.Wait()
 	for _, s := range fleets {
 		for _, err := range s.errs {
@@ -71,8 +77,20 @@ type soaking struct {
 	errs []error
 }
 
-// soakCount is what clients of one worker saw. Who hung up does not know how its request ended.
-type soakCount struct{ whole, hungUp atomic.Int64 }
+// soakCount is what clients and the subscriber of one worker saw. Who hung up does not know how its request ended.
+type soakCount struct{ whole, hungUp, messages atomic.Int64 }
+
+// enough says that every worker was used, or that there is an error to be told.
+func (s *soaking) enough() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.served {
+		if c := &s.served[i]; len(s.errs) == 0 && (c.whole.Load() < clientsPerWorker || c.messages.Load() == 0) {
+			return false
+		}
+	}
+	return true
+}
 
 const clientsPerWorker = 6
 
@@ -94,18 +112,17 @@ func (s *soaking) subscriber(ctx context.Context, worker int) {
 		s.fail("worker %d: subscribing: %v", worker, err)
 		return
 	}
-	messages := 0
 	for {
 		ev, err := sub.Recv(ctx)
 		if err != nil {
 			break // the soak is over
 		}
 		if ev.Kind == zsock.SubMessage {
-			messages++
+			s.served[worker].messages.Add(1)
 		}
 	}
-	if err := sub.Close(); err != nil || messages == 0 {
-		s.fail("worker %d: %d messages received, closing: %v", worker, messages, err)
+	if err := sub.Close(); err != nil {
+		s.fail("worker %d: closing the subscriber: %v", worker, err)
 	}
 }
 
@@ -233,15 +250,12 @@ func (s *soaking) checkRest(t *testing.T, worker int) {
 			t.Fatalf("truth: %v in %.200s", err, text)
 		}
 		r := truth.Ranks[0]
-		return r.Running == 0 && r.Waiting == 0 && r.KVUsage == 0
+		return r.ResidentMonoNs >= truth.MonoNs && r.Running == 0 && r.Waiting == 0 && r.KVUsage == 0
 	})
 	rank, length, abort := truth.Ranks[0], truth.Counters["finished_length"], truth.Counters["finished_abort"]
 	whole, hungUp := s.served[worker].whole.Load(), s.served[worker].hungUp.Load()
 	if length < whole || length+abort > whole+hungUp {
 		t.Errorf("worker %s: %d ended by length and %d by abort; %d were served whole, %d clients hung up", w.ID, length, abort, whole, hungUp)
-	}
-	if whole < clientsPerWorker {
-		t.Errorf("worker %s served only %d requests", w.ID, whole)
 	}
 	if rank.ResidentBlocks-rank.Unannounced != rank.AnnouncedBlocks-rank.Ghost {
 		t.Errorf("worker %s: what is both resident and announced differs: %+v", w.ID, rank)

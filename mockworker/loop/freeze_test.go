@@ -3,6 +3,7 @@ package loop
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -28,12 +29,18 @@ func startFreezable(t *testing.T) freezable {
 // freeze arms a fault and waits until it acts.
 func (f freezable) freeze(sp faults.Spec) (id string) {
 	f.t.Helper()
+	id = f.arm(sp)
+	f.await(id, contract.FaultActing)
+	return id
+}
+
+func (f freezable) arm(sp faults.Spec) (id string) {
+	f.t.Helper()
 	id, err := f.set.Arm(clock.MonoNs(), sp)
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	f.Wake()
-	f.await(id, contract.FaultActing)
 	return id
 }
 
@@ -42,17 +49,24 @@ func (f freezable) heal(id string) {
 	f.Wake()
 }
 
-func (f freezable) await(id, state string) contract.TruthFault {
+func (f freezable) await(id, state string) (v contract.TruthFault) {
 	f.t.Helper()
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		for _, v := range f.set.List(clock.MonoNs()) {
-			if v.ID == id && v.State == state {
-				return v
-			}
+	f.eventually(func() bool {
+		all := f.set.List(clock.MonoNs())
+		i := slices.IndexFunc(all, func(v contract.TruthFault) bool { return v.ID == id })
+		v = all[i]
+		return v.State == state
+	})
+	return v
+}
+
+func (f freezable) eventually(ok func() bool) {
+	f.t.Helper()
+	for end := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			f.t.Fatalf("waited %s in vain: %+v", patience, f.set.List(clock.MonoNs()))
 		}
 	}
-	f.t.Fatalf("fault %s is never %s", id, state)
-	return contract.TruthFault{}
 }
 
 // A frozen engine answers questions and steps no further; what a pause takes in waits, what a wedge does
@@ -97,7 +111,8 @@ func TestFrozenEngineAnswersAndResumes(t *testing.T) {
 // A pause with a time of its own ends without anybody's doing, also on an engine with nothing to do.
 func TestPauseEndsByItself(t *testing.T) {
 	f := startFreezable(t)
-	id := f.freeze(faults.Spec{Kind: contract.FaultPause, For: 30 * time.Millisecond})
+	id := f.arm(faults.Spec{Kind: contract.FaultPause, For: 30 * time.Millisecond})
+	f.eventually(func() bool { return f.set.List(clock.MonoNs())[0].State != contract.FaultArmed }) // perhaps over already
 	if ids, _ := await(t, f.Submit(request("a", 5), false)); len(ids) != 5 {
 		t.Errorf("%d tokens", len(ids))
 	}
