@@ -148,7 +148,7 @@ func (w *wants) read(f flavour, stream, echo bool) (logprobs, *apiError) {
 
 func (w *wants) readNumber() (int, *apiError) {
 	var n *int
-	if err := json.Unmarshal(orNull(w.Logprobs), &n); err != nil {
+	if err := unmarshalGiven(w.Logprobs, &n); err != nil {
 		return none, invalid("logprobs", "`logprobs` must be an integer.")
 	}
 	switch {
@@ -164,7 +164,7 @@ func (w *wants) readNumber() (int, *apiError) {
 
 func (w *wants) readChat() (int, *apiError) {
 	var on *bool
-	if err := json.Unmarshal(orNull(w.Logprobs), &on); err != nil {
+	if err := unmarshalGiven(w.Logprobs, &on); err != nil {
 		return none, invalid("logprobs", "logprobs is not valid: %v", badjson.Error(err))
 	}
 	n := 0

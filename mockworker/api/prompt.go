@@ -63,6 +63,9 @@ func (p *prompt) readList(b []byte) error {
 func onePrompt(b []byte) ([]uint32, error) {
 	switch b[0] {
 	case '"':
+		if bytes.IndexByte(b, '\\') < 0 { // nothing is escaped, and decode has seen that it is UTF-8
+			return tokens.Encode(string(b[1 : len(b)-1])), nil
+		}
 		var text string
 		err := json.Unmarshal(b, &text)
 		return tokens.Encode(text), err

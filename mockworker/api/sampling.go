@@ -152,7 +152,7 @@ type tools struct {
 
 func (t *tools) check() *apiError {
 	var list []json.RawMessage
-	if err := json.Unmarshal(orNull(t.Tools), &list); err != nil {
+	if err := unmarshalGiven(t.Tools, &list); err != nil {
 		return invalid("tools", "tools must be a list: %v", badjson.Error(err))
 	}
 	if list != nil && len(list) == 0 {
@@ -167,6 +167,15 @@ func (t *tools) check() *apiError {
 		return invalid("tool_choice", "Invalid value for `tool_choice`: %s! Only named tools, \"none\", \"auto\" or \"required\" are supported.", strings.Trim(choice, `"`))
 	}
 	return nil
+}
+
+// unmarshalGiven reads a key that is kept raw. One that is not there leaves v alone, as null does, and costs
+// nothing: most requests have none of them.
+func unmarshalGiven(raw json.RawMessage, v any) error {
+	if len(raw) == 0 {
+		return nil
+	}
+	return json.Unmarshal(raw, v)
 }
 
 func orNull(raw json.RawMessage) json.RawMessage {

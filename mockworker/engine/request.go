@@ -63,7 +63,8 @@ func newRequest(now int64, r Request, seed uint64) *request {
 		stats:     RequestStats{Arrival: now, Prompt: len(r.Tokens)},
 	}
 	if r.LoRAName != "" {
-		q.loraID = &r.LoRAID
+		id := r.LoRAID // its own variable: with the address of a field all of r would be on the heap
+		q.loraID = &id
 	}
 	for n := range q.hashes {
 		q.extendKeys(n)
