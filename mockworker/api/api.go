@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"runtime/debug"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -76,6 +77,10 @@ type Server struct {
 	keys     [][sha256.Size]byte
 	adapters adapters
 	control  control
+
+	// Memory that requests use one after the other.
+	bodies    sync.Pool // *body, zero
+	documents sync.Pool // *[]byte
 }
 
 // New makes the handler of a worker's API port.

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -223,15 +224,14 @@ func (w *writer) usage(b []byte, from, to int) []byte {
 	return append(b, '}')
 }
 
-// document is the answer to a request that does not stream, out of the choices' ids and states.
-func (w *writer) document() []byte {
+// document appends the answer to a request that does not stream, out of the choices' ids and states.
+func (w *writer) document(b []byte) []byte {
 	size := len(w.head) + 512
 	for i := range w.choices {
 		w.choices[i].sent = len(w.choices[i].ids)
 		size += 256 + 8*w.choices[i].sent
 	}
-	b := append(make([]byte, 0, size), w.head...)
-	b = append(b, `"choices":[`...)
+	b = append(append(slices.Grow(b, size), w.head...), `"choices":[`...)
 	for i := range w.choices {
 		if i > 0 {
 			b = append(b, ',')

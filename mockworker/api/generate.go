@@ -32,7 +32,23 @@ func (s *Server) whole(c *gin.Context, w *writer) {
 	case bad != nil:
 		sendError(c, *bad)
 	case ok:
-		sendJSON(c, http.StatusOK, w.document())
+		s.sendDocument(c, w)
+	}
+}
+
+// maxDocument is the memory that is kept of an answer for the next.
+const maxDocument = 16 << 10
+
+// sendDocument sends an answer out of memory that is used again: net/http copies or writes it, and keeps nothing.
+func (s *Server) sendDocument(c *gin.Context, w interface{ document(b []byte) []byte }) {
+	b, _ := s.documents.Get().(*[]byte)
+	if b == nil {
+		b = new([]byte)
+	}
+	*b = w.document((*b)[:0])
+	sendJSON(c, http.StatusOK, *b)
+	if cap(*b) <= maxDocument {
+		s.documents.Put(b)
 	}
 }
 

@@ -113,8 +113,15 @@ const maxRequestID = 256
 
 // read takes a request apart. Its error is an *apiError.
 func (s *Server) read(c *gin.Context, f flavour) (*job, *apiError) {
-	var b body
-	if err := s.decode(c, &b); err != nil {
+	b, _ := s.bodies.Get().(*body)
+	if b == nil {
+		b = new(body)
+	}
+	defer func() {
+		*b = body{}
+		s.bodies.Put(b)
+	}()
+	if err := s.decode(c, b); err != nil {
 		return nil, err
 	}
 	adapter, err := s.resolve(b.Model)
@@ -125,10 +132,10 @@ func (s *Server) read(c *gin.Context, f flavour) (*job, *apiError) {
 	if adapter != nil {
 		j.model = adapter.name
 	}
-	if err := s.readOptions(j, &b); err != nil {
+	if err := s.readOptions(j, b); err != nil {
 		return nil, err
 	}
-	prompts, err := s.prompts(j, &b)
+	prompts, err := s.prompts(j, b)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +145,7 @@ func (s *Server) read(c *gin.Context, f flavour) (*job, *apiError) {
 	if err := s.name(c, j); err != nil {
 		return nil, err
 	}
-	return j, s.fill(j, &b, prompts, adapter)
+	return j, s.fill(j, b, prompts, adapter)
 }
 
 // fill makes the engine requests.

@@ -93,7 +93,7 @@ func (s *Server) sglangWhole(c *gin.Context, w *sglangWriter) {
 	case bad != nil:
 		s.sglangRefuse(c, w.j.flavour, bad)
 	case ok:
-		sendJSON(c, http.StatusOK, w.document())
+		s.sendDocument(c, w)
 	}
 }
 

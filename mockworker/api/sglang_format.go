@@ -1,6 +1,7 @@
 package api
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -194,20 +195,20 @@ func (w *sglangWriter) meta(b []byte, i int, finish string) []byte {
 	return append(b, '}')
 }
 
-// document is the answer to a request that does not stream.
-func (w *sglangWriter) document() []byte {
+// document appends the answer to a request that does not stream.
+func (w *sglangWriter) document(b []byte) []byte {
 	for i := range w.choices {
 		if w.j.reqs[i].PrefillOnly {
 			w.choices[i].ids = nil
 		}
 	}
 	if w.j.flavour != native {
-		return w.openAIDocument()
+		return w.openAIDocument(b)
 	}
 	if !w.j.batch {
-		return w.result(nil, 0, w.choices[0].state.Finish)
+		return w.result(b, 0, w.choices[0].state.Finish)
 	}
-	b := []byte{'['}
+	b = append(b, '[')
 	for i := range w.choices {
 		if i > 0 {
 			b = append(b, ',')
@@ -217,9 +218,9 @@ func (w *sglangWriter) document() []byte {
 	return append(b, ']')
 }
 
-func (w *sglangWriter) openAIDocument() []byte {
+func (w *sglangWriter) openAIDocument(b []byte) []byte {
 	c := &w.choices[0]
-	b := append(make([]byte, 0, len(w.head)+512+8*len(c.ids)), w.head...)
+	b = append(slices.Grow(b, len(w.head)+512+8*len(c.ids)), w.head...)
 	if w.j.flavour == chat {
 		b = tokens.AppendText(append(b, `"choices":[{"index":0,"message":{"role":"assistant","content":"`...), c.ids...)
 		b = append(b, `","reasoning_content":null,"tool_calls":null},"logprobs":null,"finish_reason":`...)
