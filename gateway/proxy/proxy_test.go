@@ -12,6 +12,7 @@ import (
 
 	"fleetdrill/gateway/fleet"
 	"fleetdrill/internal/contract"
+	"fleetdrill/internal/deadport"
 )
 
 func TestStreamPassesUnchanged(t *testing.T) {
@@ -452,7 +453,7 @@ func TestModelsComeFromAWorker(t *testing.T) {
 
 func TestHealthAndReadiness(t *testing.T) {
 	g := newRig(t, 0)
-	if err := g.fleet.Add(contract.WorkerSpec{ID: "gone", URL: deadPort(t), KVBlockSize: 16}); err != nil {
+	if err := g.fleet.Add(contract.WorkerSpec{ID: "gone", URL: "http://" + deadport.New(t), KVBlockSize: 16}); err != nil {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]int{"/health": 200, "/readiness": 503, "/metrics": 200} {

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -232,14 +231,4 @@ func line(t *testing.T, r *bufio.Reader) string {
 		t.Fatalf("reading a stream's line: %v", err)
 	}
 	return s
-}
-
-// deadPort is an address where nothing listens.
-func deadPort(t *testing.T) string {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return "http://" + ln.Addr().String()
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"fleetdrill/internal/contract"
+	"fleetdrill/internal/deadport"
 	"fleetdrill/internal/tail"
 	"fleetdrill/mockworker"
 	"fleetdrill/mockworker/wire"
@@ -201,12 +202,7 @@ func TestTailMistakes(t *testing.T) {
 	}
 	defer ln.Close() // it takes connections and says nothing
 	silent := "tcp://" + ln.Addr().String()
-	dead, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	gone := "tcp://" + dead.Addr().String()
-	_ = dead.Close()
+	gone := "tcp://" + deadport.New(t)
 	exists := filepath.Join(t.TempDir(), "capture.jsonl")
 	if err := os.WriteFile(exists, nil, 0o644); err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"fleetdrill/internal/deadport"
 	"fleetdrill/internal/leaks"
 )
 
@@ -213,12 +214,7 @@ func checkInstants(t testing.TB, r Record) {
 }
 
 func TestRefusedConnect(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Close()
-	r := Start(context.Background(), Options{URL: "http://" + l.Addr().String(), Requests: List(plan("/stream"))}).Wait()[0]
+	r := Start(context.Background(), Options{URL: "http://" + deadport.New(t), Requests: List(plan("/stream"))}).Wait()[0]
 	if r.Outcome != OutcomeFailed || !strings.HasSuffix(r.Error, "connection refused") || r.Status != 0 || r.SentNs == 0 {
 		t.Errorf("%+v", r)
 	}
