@@ -375,8 +375,8 @@ func (d *decoder) hash() (uint64, error) {
 	return d.uint()
 }
 
-// tokens reads token ids, which are most of a batch: the three forms that they have in practice are read
-// here, on a local slice, because through the decoder each would cost several times as much.
+// tokens reads token ids, which are most of a batch: the forms that they have in practice are read here, on a
+// local slice, because through the decoder each would cost several times as much.
 func (d *decoder) tokens(dst []byte) ([]byte, error) {
 	n, err := d.length(familyArray)
 	if err != nil {
@@ -387,8 +387,48 @@ func (d *decoder) tokens(dst []byte) ([]byte, error) {
 	}
 	begin := len(dst)
 	dst = slices.Grow(dst, 4*n)[:begin+4*n] // length has checked n against the bytes there are
+	for out := dst[begin:]; len(out) > 0; {
+		if size := fourTokens(out, d.b); size > 0 {
+			d.b, out = d.b[size:], out[16:]
+			continue
+		}
+		few := min(16, len(out)) // what is not alike is not asked again for each
+		if err := d.fewTokens(out[:few]); err != nil {
+			return dst, err
+		}
+		out = out[few:]
+	}
+	return dst, nil
+}
+
+// fourTokens reads four ids of one width, as neighbours often are, from b and returns how many bytes they
+// took; 0 when they are not alike.
+func fourTokens(out, b []byte) (size int) {
+	if len(out) < 16 || len(b) < 20 {
+		return 0
+	}
+	out, b = out[:16], b[:20]
+	switch code := b[0]; {
+	case code == codeUint32 && b[5] == code && b[10] == code && b[15] == code:
+		binary.LittleEndian.PutUint32(out, binary.BigEndian.Uint32(b[1:]))
+		binary.LittleEndian.PutUint32(out[4:], binary.BigEndian.Uint32(b[6:]))
+		binary.LittleEndian.PutUint32(out[8:], binary.BigEndian.Uint32(b[11:]))
+		binary.LittleEndian.PutUint32(out[12:], binary.BigEndian.Uint32(b[16:]))
+		return 20
+	case code == codeUint16 && b[3] == code && b[6] == code && b[9] == code:
+		binary.LittleEndian.PutUint32(out, uint32(binary.BigEndian.Uint16(b[1:])))
+		binary.LittleEndian.PutUint32(out[4:], uint32(binary.BigEndian.Uint16(b[4:])))
+		binary.LittleEndian.PutUint32(out[8:], uint32(binary.BigEndian.Uint16(b[7:])))
+		binary.LittleEndian.PutUint32(out[12:], uint32(binary.BigEndian.Uint16(b[10:])))
+		return 12
+	}
+	return 0
+}
+
+// fewTokens fills out with ids of any form.
+func (d *decoder) fewTokens(out []byte) (err error) {
 	b, at := d.b, 0
-	for out := dst[begin:]; len(out) >= 4; out = out[4:] {
+	for ; len(out) >= 4; out = out[4:] {
 		var v uint32
 		if at+5 <= len(b) && b[at] == codeUint16 {
 			v = uint32(binary.BigEndian.Uint16(b[at+1:]))
@@ -399,14 +439,14 @@ func (d *decoder) tokens(dst []byte) ([]byte, error) {
 		} else {
 			d.b = b[at:]
 			if v, err = d.token(); err != nil {
-				return dst, err
+				return err
 			}
 			b, at = d.b, 0
 		}
 		binary.LittleEndian.PutUint32(out, v)
 	}
 	d.b = b[at:]
-	return dst, nil
+	return nil
 }
 
 // token reads a token id of any form.

@@ -3,6 +3,7 @@ package truth
 import (
 	"bytes"
 	"cmp"
+	"math"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
@@ -168,10 +169,20 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// Tokens of every width come out as they went in, whichever bytes are next to them.
+// Tokens of every width come out as they went in, whichever bytes are next to them: alone, in runs of one width,
+// and in runs with another one among them.
 func TestTokensOfEveryWidth(t *testing.T) {
+	any := rapid.OneOf(rapid.Uint32Max(300), rapid.Uint32Max(70_000), rapid.Uint32())
 	rapid.Check(t, func(t *rapid.T) {
-		ids := rapid.SliceOfN(rapid.OneOf(rapid.Uint32Max(300), rapid.Uint32Max(70_000), rapid.Uint32()), 1, 9).Draw(t, "ids")
+		ids := rapid.SliceOfN(any, 0, 9).Draw(t, "ids")
+		for _, width := range []*rapid.Generator[uint32]{
+			rapid.Uint32Range(256, math.MaxUint16), rapid.Uint32Min(math.MaxUint16 + 1), rapid.Uint32Max(127),
+		} {
+			ids = append(ids, rapid.SliceOfN(width, 0, 13).Draw(t, "alike")...)
+		}
+		if ids = append(ids, any.Draw(t, "last")); len(ids) > 1 {
+			ids[rapid.IntRange(0, len(ids)-1).Draw(t, "place")] = any.Draw(t, "other")
+		}
 		f := NewFold(len(ids))
 		enc, err := wire.New("vllm-0.25", wire.Options{IntHashes: true})
 		if err != nil {

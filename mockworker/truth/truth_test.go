@@ -191,7 +191,8 @@ func TestFoldFollowsTamperedBytes(t *testing.T) {
 }
 
 func TestUndecodablePayloadIsAnEmptyBatch(t *testing.T) {
-	clean := encode(t, stored(nil, run(1, testBlock), 1))
+	narrow, wide := run(1000, 2*testBlock), run(100_000, 2*testBlock) // tokens of three and of five bytes
+	clean := encode(t, stored(nil, run(1, testBlock), 1), stored(nil, append(narrow, wide...), 2, 3, 4, 5))
 	for cut := range clean {
 		f := NewFold(testBlock)
 		if err := f.Apply(3, 1, clean[:cut]); err == nil {
