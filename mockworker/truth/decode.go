@@ -71,13 +71,11 @@ func (d *decoder) batch(payload []byte) ([]event, error) {
 		return nil, fmt.Errorf("reading the events: %w", err)
 	}
 	d.like = pattern{}
-	for i := range count {
-		if d.again() {
-			continue
-		}
+	for left := count; left > 0; left-- {
 		if err := d.event(); err != nil {
-			return nil, fmt.Errorf("reading event %d: %w", i, err)
+			return nil, fmt.Errorf("reading event %d: %w", count-left, err)
 		}
+		left -= d.again(left - 1)
 	}
 	for range n - 2 {
 		if err := d.skip(0); err != nil {

@@ -197,18 +197,21 @@ func (f *Fold) store(at int, e *event) {
 		next.Parent, next.Position = 0, NoPosition
 	}
 	f.rec.beginOp(op{kind: opStore, set: at, pos: next.Position, group: e.group, parent: next.Parent})
-	to := f.sets.all[at]
+	to, digest := f.sets.all[at], uint64(0)
 	to.blocks.warm(e.hashes)
 	for i, h := range e.hashes {
 		if next.Position != NoPosition {
 			next.Content = contentOf(e, i, next.Position)
 		}
-		to.add(h, next)
+		if to.blocks.add(h, next) {
+			digest += tokens.DigestTerm(h)
+		}
 		f.rec.stored(h, next.Content)
 		if next.Position != NoPosition {
 			next.Parent, next.Position = h, next.Position+1
 		}
 	}
+	to.digest += digest
 }
 
 // contentOf is the chain's content hash of the i-th block of a store.
@@ -222,16 +225,20 @@ func contentOf(e *event, i int, pos int32) uint64 {
 }
 
 func (f *Fold) remove(at int, e *event) {
-	from := f.sets.all[at]
+	from, digest := f.sets.all[at], uint64(0)
 	from.blocks.warm(e.hashes)
 	for _, h := range e.hashes {
-		old, held := from.drop(h)
+		old, held, last := from.blocks.drop(h)
 		if !held {
 			f.skips.Unknown++
 			continue
 		}
+		if last {
+			digest += tokens.DigestTerm(h)
+		}
 		f.rec.removed(at, h, old)
 	}
+	from.digest -= digest
 }
 
 // Head is where the fold stands now.

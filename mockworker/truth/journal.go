@@ -83,8 +83,10 @@ func (o *op) block(i int) (hash uint64, e Entry) {
 // recorder packs the record of one batch. Its memory is used again for the next one.
 type recorder struct {
 	record
-	op   int   // where the last operation begins in words
-	last Entry // of the last operation, a removal
+	op int // where the last operation begins in words
+	// Of the last block of the last operation, a removal. Its parent is the third word of the operation.
+	lastPos   int32
+	lastGroup int16
 }
 
 func (r *recorder) begin(seq, now int64) {
@@ -113,23 +115,23 @@ func (r *recorder) stored(hash, content uint64) {
 
 // removed adds a removal of what was e, to the last operation if it goes on down the same chain.
 func (r *recorder) removed(set int, hash uint64, e Entry) {
-	if r.goesOn(set, hash, &e) {
+	if r.goesOn(set, hash, e.Position, e.Group) {
 		r.words[r.op+2] = e.Parent
 	} else {
 		r.beginOp(op{kind: opRemove, set: set, pos: e.Position, group: e.Group, parent: e.Parent})
 	}
-	r.last = e
+	r.lastPos, r.lastGroup = e.Position, e.Group
 	r.stored(hash, e.Content)
 }
 
-func (r *recorder) goesOn(set int, hash uint64, e *Entry) bool {
-	if len(r.words) == 0 || uint16(r.words[r.op]) != uint16(opRemove)|uint16(set)<<8 || r.last.Group != e.Group {
+func (r *recorder) goesOn(set int, hash uint64, pos int32, group int16) bool {
+	if len(r.words) == 0 || uint16(r.words[r.op]) != uint16(opRemove)|uint16(set)<<8 || r.lastGroup != group {
 		return false
 	}
-	if e.Position == NoPosition {
-		return r.last.Position == NoPosition
+	if pos == NoPosition {
+		return r.lastPos == NoPosition
 	}
-	return r.last.Position == e.Position+1 && r.last.Parent == hash
+	return r.lastPos == pos+1 && r.words[r.op+2] == hash
 }
 
 // clear takes over the tables: the fold starts new ones.

@@ -35,21 +35,24 @@ func (d *decoder) patternOf(e *event, raw []byte) pattern {
 	return p
 }
 
-// again reads the next event when it is like the last one, into the same event.
-func (d *decoder) again() bool {
+// again reads up to most events that are like the last one, into the same event, and returns how many.
+func (d *decoder) again(most int) (n int) {
 	p := &d.like
+	if p.width == 0 {
+		return 0
+	}
 	hash := len(p.head) + 1 // where what is behind the code byte begins
 	tail := hash + p.width
 	size := tail + len(p.tail)
-	if p.width == 0 || len(d.b) < size || !p.isCode(d.b[hash-1:]) ||
-		!bytes.HasPrefix(d.b, p.head) || !bytes.HasPrefix(d.b[tail:], p.tail) {
-		return false
+	e, b := &d.events[len(d.events)-1], d.b
+	for ; n < most && len(b) >= size && p.isCode(b[hash-1:]) &&
+		bytes.Equal(b[:len(p.head)], p.head) && bytes.Equal(b[tail:size], p.tail); n++ {
+		e.hashes = append(e.hashes, binary.BigEndian.Uint64(b[tail-8:]))
+		b = b[size:]
 	}
-	e := &d.events[len(d.events)-1]
-	e.hashes = append(e.hashes, binary.BigEndian.Uint64(d.b[tail-8:]))
-	e.times++
-	d.b = d.b[size:]
-	return true
+	e.times += n
+	d.b = b
+	return n
 }
 
 // isCode says that b begins with a hash of the same form and length.

@@ -1,7 +1,5 @@
 package truth
 
-import "fleetdrill/internal/tokens"
-
 // Tiers, as truth calls what events call a medium.
 const (
 	TierDevice   = "device"
@@ -169,19 +167,4 @@ func (s *sets) place(at int, e *event) (pos int32, ok bool) {
 		return p.Position + 1, true
 	}
 	return NoPosition, true
-}
-
-func (s *set) add(h uint64, e Entry) {
-	if s.blocks.add(h, e) {
-		s.digest += tokens.DigestTerm(h)
-	}
-}
-
-// drop takes out one copy and returns what was held.
-func (s *set) drop(h uint64) (old Entry, held bool) {
-	old, held, last := s.blocks.drop(h)
-	if last {
-		s.digest -= tokens.DigestTerm(h)
-	}
-	return old, held
 }
