@@ -32,8 +32,8 @@ type row struct {
 const (
 	groupBits = 8
 	firstSize = 16
-	// At most three of five slots are taken. With three of four the way to an empty one, which every store and
-	// every removal goes, is two to three times as long, for 6 bytes a block.
+	// At most three of five slots are taken. With three of four a block would take 4 bytes less, and the way to
+	// an empty slot, which every store and every removal goes, would be more than twice as long.
 	maxTaken, ofSlots = 3, 5
 )
 
