@@ -10,5 +10,6 @@
 // what it cannot follow makes that one connection opaque, which is counted, and changes nothing for the
 // two sides. Ends are carried over as they come: a half-close as a half-close, a reset as a reset, so
 // that the clients of a killed engine see what they would see without the proxy. One thing differs: a
-// refused upstream cannot be refused to a client that is already accepted, it is reset.
+// refused upstream cannot be refused to a client that is already accepted, it is reset as soon as its request
+// is in the log.
 package linkproxy

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,8 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// refusedWait is how long a client whose upstream refused may take to send its request line.
-const refusedWait = 50 * time.Millisecond
+// A client whose upstream refused has one second to send its request line, counted in waits: when the machine
+// itself stood still, one wait has expired and not all, and the client gets to run before it is given up. The
+// log misses a request that comes later, so the second is far above what a client on a busy machine takes. It
+// is not longer because a connection that idles in a client's pool looks like a living engine until its reset.
+const (
+	refusedWait  = 100 * time.Millisecond
+	refusedWaits = 10
+)
 
 // link is one client's connection and the connection to the upstream that belongs to it.
 type link struct {
@@ -141,25 +148,37 @@ func reset(c *net.TCPConn) {
 func (l *link) refuse() {
 	l.p.refused.Add(1)
 	if l.p.http {
-		l.client.SetReadDeadline(time.Now().Add(refusedWait))
-		buf := make([]byte, 4<<10)
-		for !l.requested() {
-			n, err := l.client.Read(buf)
-			l.request(buf[:n])
-			if err != nil {
-				break
-			}
-		}
+		l.hear()
 	}
 	l.end(upstreamRefused)
 	reset(l.client)
 }
 
-// requested reports whether a request line has been seen.
-func (l *link) requested() bool {
+// hear reads from a client whose upstream refused until it is known what the client wants, or that it will
+// not say. A hold keeps what it says, and its end.
+func (l *link) hear() {
+	buf := make([]byte, 4<<10)
+	for waits := 0; waits < l.p.refusedWaits && !l.heard(); {
+		l.client.SetReadDeadline(time.Now().Add(refusedWait))
+		n, err := l.client.Read(buf)
+		if !l.p.gate.pass(n, l.done) {
+			return
+		}
+		l.request(buf[:n])
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			waits++
+		case err != nil:
+			return
+		}
+	}
+}
+
+// heard reports whether a request line has been seen, or what cannot become one.
+func (l *link) heard() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.open) > 0
+	return len(l.open) > 0 || l.dialog.opaque
 }
 
 // request tells the log of bytes that are about to go up.

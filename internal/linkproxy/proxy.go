@@ -47,6 +47,8 @@ type Proxy struct {
 	http   bool
 	log    *slog.Logger
 	now    func() int64
+	// refusedWaits is how many waits a client has whose upstream refused.
+	refusedWaits int
 
 	gate   gate
 	delay  atomic.Int64 // nanoseconds
@@ -82,6 +84,8 @@ func New(o Options) *Proxy {
 	}
 	p := &Proxy{
 		listen: o.Listen, http: o.HTTP, log: o.Log, now: o.Now,
+		refusedWaits: refusedWaits,
+
 		chunks:   sync.Pool{New: func() any { return new(chunk) }},
 		upstream: o.Upstream,
 		links:    make(map[*link]struct{}),

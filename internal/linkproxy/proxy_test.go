@@ -20,15 +20,23 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"fleetdrill/internal/deadport"
 	"fleetdrill/internal/leaks"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }
 
+// patience bounds what would hang. It is no expectation: a test that needs it has failed.
+const patience = time.Minute
+
 // startProxy starts a proxy in front of upstream.
 func startProxy(t testing.TB, upstream string, http bool) *Proxy {
 	t.Helper()
-	p := New(Options{Upstream: upstream, HTTP: http})
+	return start(t, New(Options{Upstream: upstream, HTTP: http}))
+}
+
+func start(t testing.TB, p *Proxy) *Proxy {
+	t.Helper()
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -87,8 +95,7 @@ func dial(t testing.TB, addr string) *net.TCPConn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	// A test that would hang fails by itself; no test waits this long.
-	c.SetDeadline(time.Now().Add(10 * time.Second))
+	c.SetDeadline(time.Now().Add(patience))
 	return c.(*net.TCPConn)
 }
 
@@ -97,7 +104,7 @@ func connect(t testing.TB, p *Proxy, accepted <-chan *net.TCPConn) (client, upst
 	t.Helper()
 	client = dial(t, p.Addr())
 	upstream = <-accepted
-	upstream.SetDeadline(time.Now().Add(10 * time.Second))
+	upstream.SetDeadline(time.Now().Add(patience))
 	t.Cleanup(func() { upstream.Close() })
 	return client, upstream
 }
@@ -126,7 +133,7 @@ func expectEnd(t testing.TB, c net.Conn, want error) {
 
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(patience)
 	for !ok() {
 		if time.Now().After(deadline) {
 			t.Fatalf("never came true: %s", what)
@@ -143,7 +150,7 @@ func expectLog(t testing.TB, p *Proxy, want ...RequestLog) {
 	}
 	noTimes := cmpopts.IgnoreFields(RequestLog{}, "StartMonoNs", "EndMonoNs")
 	var diff string
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(patience)
 	for {
 		if diff = cmp.Diff(want, p.Requests(0), noTimes); diff == "" {
 			return
@@ -356,25 +363,32 @@ func TestSendingToAClosedUpstreamIsReset(t *testing.T) {
 	})
 }
 
+// startRefusing starts a proxy whose upstream refuses and which is patient with clients: how late their requests
+// come does not depend on the machine.
+func startRefusing(t testing.TB) *Proxy {
+	t.Helper()
+	p := New(Options{Upstream: deadport.New(t), HTTP: true})
+	p.refusedWaits = int(patience / refusedWait)
+	return start(t, p)
+}
+
+// A client of a refused upstream is reset as soon as the log has its request, or knows that there is none.
 func TestRefusedUpstream(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	l.Close()
-	p := startProxy(t, addr, true)
-	for _, request := range []string{post, "GET /health HTTP/1.1\r\n", ""} {
+	p := startRefusing(t)
+	for _, request := range []string{post, "GET /health HTTP/1.1\r\n", "\x16\x03\x01\n"} {
 		client := dial(t, p.Addr())
 		write(t, client, request)
 		expectEnd(t, client, syscall.ECONNRESET)
 	}
+	gone := dial(t, p.Addr())
+	gone.CloseWrite()
+	expectEnd(t, gone, syscall.ECONNRESET)
 	expectLog(t, p, logged(OutcomeRefused, 0), RequestLog{Method: "GET", Path: "/health", Outcome: OutcomeRefused})
-	if s := p.Stats(); s.Refused != 3 || s.Attempts != 1 || s.Probes != 1 || s.Open != 0 {
-		t.Errorf("stats %+v, want 3 refused, 1 attempt, 1 probe, none open", s)
+	if s := p.Stats(); s.Refused != 4 || s.Attempts != 1 || s.Probes != 1 || s.Open != 0 || s.Opaque != 1 {
+		t.Errorf("stats %+v, want 4 refused, 1 attempt, 1 probe, none open, 1 opaque", s)
 	}
 
-	raw := startProxy(t, addr, false)
+	raw := startProxy(t, deadport.New(t), false)
 	// Without a request line to wait for, the reset may come before the client has seen its connect succeed.
 	if client, err := net.Dial("tcp", raw.Addr()); err == nil {
 		expectEnd(t, client, syscall.ECONNRESET)
@@ -385,6 +399,45 @@ func TestRefusedUpstream(t *testing.T) {
 	if s := raw.Stats(); s.Refused != 1 || s.Conns != 1 {
 		t.Errorf("stats %+v, want one connection, refused", s)
 	}
+}
+
+// A client that says nothing is reset after a while.
+func TestRefusedSilentClient(t *testing.T) {
+	p := startProxy(t, deadport.New(t), true)
+	expectEnd(t, dial(t, p.Addr()), syscall.ECONNRESET)
+	if s := p.Stats(); s.Refused != 1 || s.Attempts+s.Probes != 0 {
+		t.Errorf("stats %+v, want one connection, refused, without a request", s)
+	}
+}
+
+// A request that comes late, as from a client on a busy machine, is not missed: a wait that has run out is
+// not the end.
+func TestRefusedLateRequest(t *testing.T) {
+	p := startRefusing(t)
+	client := dial(t, p.Addr())
+	<-time.After(3 * refusedWait) // the client's own delay is what is under test
+	write(t, client, post)
+	expectEnd(t, client, syscall.ECONNRESET)
+	expectLog(t, p, logged(OutcomeRefused, 0))
+}
+
+// A hold keeps what a client sends to a refused upstream, and the refusal.
+func TestRefusedDuringHold(t *testing.T) {
+	p := startRefusing(t)
+	client := dial(t, p.Addr())
+	eventually(t, "the upstream has refused", func() bool { return p.Stats().Refused == 1 })
+	p.Hold()
+	write(t, client, post)
+	eventually(t, "the request is held", func() bool { return p.Stats().HeldBytes == int64(len(post)) })
+	client.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+	expectEnd(t, client, os.ErrDeadlineExceeded)
+	if got := p.Requests(0); len(got) != 0 {
+		t.Errorf("during the hold the log says %+v", got)
+	}
+	p.Release()
+	client.SetReadDeadline(time.Now().Add(patience))
+	expectEnd(t, client, syscall.ECONNRESET)
+	expectLog(t, p, logged(OutcomeRefused, 0))
 }
 
 func TestSetUpstream(t *testing.T) {
@@ -460,7 +513,7 @@ func TestHoldKeepsEnds(t *testing.T) {
 		t.Errorf("during the hold the log says %+v", r)
 	}
 	p.Release()
-	client.SetReadDeadline(time.Now().Add(10 * time.Second))
+	client.SetReadDeadline(time.Now().Add(patience))
 	expectEnd(t, client, syscall.ECONNRESET)
 	expectLog(t, p, logged(OutcomeReset, 0))
 }
