@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -58,6 +59,7 @@ func sglang(t *testing.T, wire, speculative string) contract.ReadyWorker {
 	c.Port, c.Wire, c.NumGPUBlocksOverride, c.MaxModelLen, c.MaxNumBatchedTokens = 0, wire, 80, 800, 128
 	c.SpeculativeAlgo = speculative
 	c.KVEventsConfig = `{"enable_kv_cache_events": true, "endpoint": "tcp://*:0", "replay_endpoint": "tcp://*:0"}`
+	c.TimeoutKeepAlive = 10 * time.Minute // no request of a held up process meets a closing connection
 	c.ReadyFile = filepath.Join(t.TempDir(), "ready.json")
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -80,6 +81,7 @@ func speak(t *testing.T, id string, d spoken) contract.ReadyWorker {
 	c.Port, c.IDs, c.Wire, c.IntBlockHashes = 0, []string{id}, d.wire, !d.bytes
 	c.NumGPUBlocksOverride, c.MaxModelLen = 40, 400
 	c.KVEventsConfig = `{"enable_kv_cache_events": true, "endpoint": "tcp://*:0", "replay_endpoint": "tcp://*:0", "topic": "kv-events"}`
+	c.TimeoutKeepAlive = 10 * time.Minute // no request of a held up process meets a closing connection
 	c.ReadyFile = filepath.Join(t.TempDir(), "ready.json")
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

@@ -38,6 +38,7 @@ func defaults() Config {
 	var c Config
 	AddFlags(pflag.NewFlagSet("test", pflag.ContinueOnError), &c)
 	c.Port, c.KVEventsConfig = 0, eventsOn
+	c.TimeoutKeepAlive = 10 * time.Minute // a client that a busy machine holds up must not send into a closing connection
 	return c
 }
 
