@@ -34,6 +34,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// patience bounds what only a hang makes long.
+const patience = time.Minute
+
 // tiny is a drill of two workers that takes a few seconds. TIMELINE and what is expected of it vary. Requests
 // go round robin: a worker whose cache is lost must go on publishing, or nobody could see its new batches.
 const tiny = `version: 1
@@ -119,7 +122,7 @@ func (b *bench) runFile(drill, name string) string {
 // awaitClean waits until no journal and no process of this bench is left.
 func (b *bench) awaitClean() {
 	b.t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		left := b.processes()
 		if len(left) == 0 {
 			return

@@ -48,7 +48,7 @@ func mockEngine(t *testing.T, wireName, algo string) contract.ReadyWorker {
 		}
 	})
 	var ready contract.ReadyFile
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 		text, err := os.ReadFile(c.ReadyFile)
 		if err == nil && json.Unmarshal(text, &ready) == nil {
 			break
@@ -219,7 +219,7 @@ func TestTailMistakes(t *testing.T) {
 		{[]string{"grpc://127.0.0.1:1", "--replay", gone}, exitUsage, "--replay grpc://127.0.0.1:1"},
 		{[]string{"grpc://127.0.0.1:1", "--topic", "kv"}, exitUsage, "gRPC has no topics"},
 		{[]string{gone, "--from", "3"}, exitUsage, "--from is for grpc:// streams"},
-		{[]string{"grpc://" + silent[len("tcp://"):], "--wait", "200ms"}, exitHarness, "nobody answers within 200ms"},
+		{[]string{"grpc://" + silent[len("tcp://"):], "--wait", "200ms"}, exitHarness, "nobody answers within 200ms: something listens there"},
 		{[]string{"tcp://*:5557"}, exitUsage, "is where an engine binds: name its host, as in tcp://127.0.0.1:5557"},
 		{[]string{"tcp://127.0.0.1"}, exitUsage, "want tcp://HOST:PORT"},
 		{[]string{gone, "--replay", "5558"}, exitUsage, "--replay: endpoint"},

@@ -81,9 +81,10 @@ func dialGRPC(endpoint string) (*grpc.ClientConn, error) {
 
 // remote is an engine's gRPC port.
 type remote struct {
-	conn    *grpc.ClientConn
-	service string // the one that it has, once known
-	wg      sync.WaitGroup
+	conn     *grpc.ClientConn
+	endpoint string
+	service  string // the one that it has, once known
+	wg       sync.WaitGroup
 }
 
 // close ends whatever is open. The streams' contexts must be done.
@@ -164,7 +165,7 @@ func runGRPC(ctx context.Context, o Options, emit func(Line)) (err error) {
 	if err != nil {
 		return err
 	}
-	r := &remote{conn: conn}
+	r := &remote{conn: conn, endpoint: o.Events}
 	defer func() { err = errors.Join(err, r.close()) }()
 	f := newFollowing(ctx, o, r, emit)
 	if err := f.first(ctx, o.From); err != nil {
@@ -330,18 +331,19 @@ func (r *remote) subscribeWithin(ctx context.Context, start uint64, wait time.Du
 			last = err
 		}
 		if err := pause(call, retryEvery); err != nil {
-			return nil, cancel, fmt.Errorf("nobody answers within %s: %w", wait, orSilence(last))
+			return nil, cancel, fmt.Errorf("nobody answers within %s: %w", wait, why(ctx, r.endpoint, silence(last)))
 		}
 	}
 }
 
 var errSilence = errors.New("something listens there that accepts no subscription")
 
-func orSilence(err error) error {
-	if err == nil {
+// silence is errSilence with what the last try met, if any met something before the wait was over.
+func silence(last error) error {
+	if last == nil {
 		return errSilence
 	}
-	return err
+	return fmt.Errorf("%w: %w", errSilence, last)
 }
 
 func pause(ctx context.Context, d time.Duration) error {

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
+	"fleetdrill/internal/deadport"
 	pb "fleetdrill/internal/protos/smgcommon"
 	"fleetdrill/internal/protos/vllmengine"
 	"fleetdrill/mockworker/blockhash"
@@ -196,11 +197,15 @@ func TestNoEventsOverGRPC(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ln.Close() // it takes connections and says nothing
+	refused, silent := schemeGRPC+deadport.New(t), schemeGRPC+ln.Addr().String()
 	for want, o := range map[string]Options{
-		"KV cache events not enabled":      off,
-		"unknown service":                  bare,
-		"nobody answers within 100ms: rpc": {Events: "grpc://127.0.0.1:1", Wait: 100 * time.Millisecond},
-		"nobody answers within 50ms: some": {Events: schemeGRPC + ln.Addr().String(), Wait: 50 * time.Millisecond},
+		"KV cache events not enabled": off,
+		"unknown service":             bare,
+		// Whether a try has met anything within the wait changes nothing.
+		"nobody answers within 1ns: dial tcp":   {Events: refused, Wait: time.Nanosecond},
+		"nobody answers within 50ms: dial tcp":  {Events: refused, Wait: 50 * time.Millisecond},
+		"nobody answers within 1ns: something":  {Events: silent, Wait: time.Nanosecond},
+		"nobody answers within 1.5s: something": {Events: silent, Wait: 1500 * time.Millisecond},
 	} {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		err := Run(ctx, o, func(l Line) { t.Errorf("said %s", l) })

@@ -117,7 +117,7 @@ func firstUp(ctx context.Context, sub *zsock.Sub, o Options, t *tailer, rec *rec
 	}
 	ev, err := sub.Recv(wait)
 	if err != nil {
-		return fmt.Errorf("no publisher answers at %s within %s: %w", o.Events, o.Wait, why(ctx, o.Events))
+		return fmt.Errorf("no publisher answers at %s within %s: %w", o.Events, o.Wait, why(ctx, o.Events, errNoZMTP))
 	}
 	step(t, ev, o.Events, rec)
 	return nil
@@ -125,10 +125,12 @@ func firstUp(ctx context.Context, sub *zsock.Sub, o Options, t *tailer, rec *rec
 
 var errNoZMTP = errors.New("something listens there that does not speak ZMQ")
 
-// why tells why a dial fails, by dialling once more by hand.
-func why(ctx context.Context, endpoint string) error {
-	network, addr, _ := strings.Cut(endpoint, "://")
-	if network == "ipc" {
+// why tells why nobody answered, by dialling once more by hand: how far the tries got depends on the wait. mute
+// is the reason when something listens there.
+func why(ctx context.Context, endpoint string, mute error) error {
+	scheme, addr, _ := strings.Cut(endpoint, "://")
+	network := "tcp"
+	if scheme == "ipc" {
 		network = "unix"
 	}
 	d := net.Dialer{Timeout: time.Second}
@@ -136,7 +138,7 @@ func why(ctx context.Context, endpoint string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(errNoZMTP, c.Close())
+	return errors.Join(mute, c.Close())
 }
 
 func step(t *tailer, ev zsock.SubEvent, endpoint string, rec *recorder) {
