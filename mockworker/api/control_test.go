@@ -34,6 +34,11 @@ func busyServer(t *testing.T) (srv *httptest.Server, l *loop.Loop) {
 	}
 	t.Cleanup(func() { l.Close() })
 	l.Submit(engine.Request{ID: "r", Tokens: []uint32{1, 2, 3}, MaxTokens: 4}, true)
+	for end := time.Now().Add(time.Minute); l.Unread() > 0; time.Sleep(time.Millisecond) { // a pause would leave it at the gate
+		if time.Now().After(end) {
+			t.Fatal("the engine takes no request in")
+		}
+	}
 	srv = testServer(t, 0, func(o *Options) { o.Ranks, o.DevMode = []*loop.Loop{l}, true })
 	return srv, l
 }
