@@ -193,7 +193,7 @@ func TestStoppedSubscriber(t *testing.T) {
 
 // With a write timeout, a subscriber that does not read is closed instead.
 func TestKick(t *testing.T) {
-	pub, endpoint := newBoundPub(t, PubOptions{WriteTimeout: 50 * time.Millisecond})
+	pub, endpoint := newBoundPub(t, PubOptions{WriteTimeout: time.Second})
 	rawSubscriber(t, pub, endpoint)
 	payload := make([]byte, 1<<20)
 	eventually(t, "the subscriber is kicked", func() bool {

@@ -1,8 +1,8 @@
 package zsock
 
 import (
-	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -16,45 +16,52 @@ import (
 // after the partition the subscriber is up again and misses nothing new.
 func TestPartition(t *testing.T) {
 	t.Parallel()
-	pub, endpoint := newBoundPub(t, PubOptions{})
-	relay, behind := newRelay(t, endpoint)
-	victim := newSub(t, behind, SubOptions{Heartbeat: 200 * time.Millisecond})
-	healthy := newSub(t, endpoint, SubOptions{})
-	victim.next(t, SubUp)
-	healthy.next(t, SubUp)
-
-	relay.partition()
-	var silent errSilent
-	if e := victim.next(t, SubDown); !errors.As(e.Err, &silent) {
-		t.Errorf("down because of %v", e.Err)
-	}
-	for i := range uint64(100) {
-		pub.Send(numbered("", i, make([]byte, 2<<10))...)
-		if e := healthy.next(t, SubMessage); seqOf(e.Frames) != i {
-			t.Fatalf("the healthy subscriber received %d, want %d", seqOf(e.Frames), i)
+	atSomeBeat(t, func(beat time.Duration) error {
+		pub, endpoint := newBoundPub(t, PubOptions{})
+		relay, behind := newRelay(t, endpoint)
+		victim := newSub(t, behind, SubOptions{Heartbeat: beat})
+		healthy := newSub(t, endpoint, SubOptions{})
+		if _, err := victim.expect(within(t), SubUp); err != nil {
+			return err
 		}
-	}
+		healthy.next(t, SubUp)
 
-	relay.heal()
-	victim.next(t, SubUp)
-	pub.Send(numbered("", 1000, nil)...)
-	if e := victim.next(t, SubMessage); seqOf(e.Frames) != 1000 {
-		t.Errorf("after the partition the first message is %d", seqOf(e.Frames))
-	}
+		relay.partition()
+		var silent errSilent
+		if e, err := victim.expect(within(t), SubDown); err != nil || !errors.As(e.Err, &silent) {
+			return fmt.Errorf("down because of %v, %v", e.Err, err)
+		}
+		for i := range uint64(100) {
+			pub.Send(numbered("", i, make([]byte, 2<<10))...)
+			if e := healthy.next(t, SubMessage); seqOf(e.Frames) != i {
+				t.Fatalf("the healthy subscriber received %d, want %d", seqOf(e.Frames), i)
+			}
+		}
+
+		relay.heal()
+		if _, err := victim.expect(within(t), SubUp); err != nil {
+			return err
+		}
+		pub.Send(numbered("", 1000, nil)...)
+		e, err := victim.expect(within(t), SubMessage)
+		if err == nil && seqOf(e.Frames) != 1000 {
+			t.Errorf("after the partition the first message is %d", seqOf(e.Frames))
+		}
+		return err
+	})
 }
 
 // An idle publisher that answers PINGs stays up: several times the patience passes without an event.
 func TestIdlePublisherStaysUp(t *testing.T) {
 	t.Parallel()
 	_, endpoint := newBoundPub(t, PubOptions{})
-	const heartbeat = 100 * time.Millisecond
-	sub := newSub(t, endpoint, SubOptions{Heartbeat: heartbeat})
-	sub.next(t, SubUp)
-	ctx, cancel := context.WithTimeout(t.Context(), 15*heartbeat)
-	defer cancel()
-	if e, err := sub.Recv(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("an idle publisher caused %v (%v), %v", e.Kind, e.Err, err)
-	}
+	atSomeBeat(t, func(beat time.Duration) error {
+		sub := newSub(t, endpoint, SubOptions{Heartbeat: beat})
+		if _, err := sub.expect(within(t), SubUp); err != nil {
+			return err
+		}
+		return sub.idle(t, 5*missesProven*beat)
+	})
 }
 
 // A publisher that knows no PING and has nothing to say is taken for up after one heartbeat and for gone
@@ -79,21 +86,27 @@ func TestPublisherWithoutPong(t *testing.T) {
 // One that knows no PING but has something to say stays, for as long as it says something.
 func TestChattyPublisherWithoutPong(t *testing.T) {
 	t.Parallel()
-	const heartbeat = 100 * time.Millisecond
-	endpoint := fakePeer(t, zmq4.Pub, func(nc net.Conn, conn *zmq4.Conn) {
-		ticker := time.NewTicker(heartbeat / 2)
-		defer ticker.Stop()
-		for range ticker.C {
-			if conn.SendMsg(zmq4.NewMsgString("hello")) != nil {
-				return
+	atSomeBeat(t, func(beat time.Duration) error {
+		endpoint := fakePeer(t, zmq4.Pub, func(nc net.Conn, conn *zmq4.Conn) {
+			ticker := time.NewTicker(beat / 2)
+			defer ticker.Stop()
+			for range ticker.C {
+				if conn.SendMsg(zmq4.NewMsgString("hello")) != nil {
+					return
+				}
+			}
+		})
+		sub := newSub(t, endpoint, SubOptions{Heartbeat: beat})
+		if _, err := sub.expect(within(t), SubUp); err != nil {
+			return err
+		}
+		for range 3 * missesUnproven {
+			if _, err := sub.expect(within(t), SubMessage); err != nil {
+				return err
 			}
 		}
+		return nil
 	})
-	sub := newSub(t, endpoint, SubOptions{Heartbeat: heartbeat})
-	sub.next(t, SubUp)
-	for range 3 * missesUnproven {
-		sub.next(t, SubMessage)
-	}
 }
 
 // A wait that ran out says nothing when it was this process that did not run: the bytes are found by the
@@ -172,17 +185,26 @@ func TestRedialEndsBackoff(t *testing.T) {
 func TestSlowReceiver(t *testing.T) {
 	t.Parallel()
 	pub, endpoint := newBoundPub(t, PubOptions{})
-	const heartbeat = 100 * time.Millisecond
-	sub := newSub(t, endpoint, SubOptions{Queue: 1, Heartbeat: heartbeat})
-	sub.next(t, SubUp)
-	const n = 5000
-	for i := range uint64(n) {
-		pub.Send(numbered("", i, make([]byte, 2<<10))...)
-	}
-	<-time.After(5 * heartbeat) // the receiver's own delay is what is under test
-	for i := range uint64(n) {
-		if e := sub.next(t, SubMessage); seqOf(e.Frames) != i {
-			t.Fatalf("received %d, want %d", seqOf(e.Frames), i)
+	atSomeBeat(t, func(beat time.Duration) error {
+		sub := newSub(t, endpoint, SubOptions{Queue: 1, Heartbeat: beat})
+		defer sub.Close()
+		if _, err := sub.expect(within(t), SubUp); err != nil {
+			return err
 		}
-	}
+		const n = 5000
+		for i := range uint64(n) {
+			pub.Send(numbered("", i, make([]byte, 2<<10))...)
+		}
+		<-time.After(2 * missesProven * beat) // the receiver's own delay is what is under test
+		for i := range uint64(n) {
+			e, err := sub.expect(within(t), SubMessage)
+			if err != nil {
+				return err
+			}
+			if seqOf(e.Frames) != i {
+				t.Fatalf("received %d, want %d", seqOf(e.Frames), i)
+			}
+		}
+		return nil
+	})
 }

@@ -6,7 +6,7 @@ It prints {"endpoint": ...} first. Then one command per line:
     {"send": ["hex", ...], "times": 3}   one message, given as its frames, so many times
     {"recv": 5}                          prints so many messages, one line {"frames": ["hex", ...]} each
     {"disconnects": true}                prints {"disconnects": N}, the connections lost so far
-It ends at the end of the input, or by itself after 20 s without a message that was asked for.
+It ends at the end of the input, or by itself after a minute without a message that was asked for.
 """
 import json
 import sys
@@ -24,7 +24,7 @@ def main():
     context = zmq.Context()
     socket = context.socket(getattr(zmq, kind))
     socket.linger = 0
-    socket.rcvtimeo = socket.sndtimeo = 20_000
+    socket.rcvtimeo = socket.sndtimeo = 60_000
     for option in options:
         name, value = option.split("=")
         socket.setsockopt(getattr(zmq, name), value.encode() if name == "SUBSCRIBE" else int(value))
