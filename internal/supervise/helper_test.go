@@ -190,10 +190,13 @@ func proc(t *testing.T, pid int) ProcInfo {
 	return info
 }
 
-// eventually waits until ok holds; it fails the test after a minute, which only a broken machine needs.
+// patience bounds what would hang. It is no expectation: a test that needs it has failed.
+const patience = time.Minute
+
+// eventually waits until ok holds.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(patience)
 	for !ok() {
 		if time.Now().After(deadline) {
 			t.Fatalf("never came true: %s", what)
