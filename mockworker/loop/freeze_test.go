@@ -22,7 +22,7 @@ type freezable struct {
 
 func startFreezable(t *testing.T) freezable {
 	set := faults.New()
-	l, _ := startLoop(t, 2_000_000, func(o *Options) { o.Faults = set })
+	l, _ := startLoop(t, 10_000_000, func(o *Options) { o.Faults = set })
 	return freezable{l, t, set}
 }
 

@@ -265,7 +265,7 @@ func TestLateAbortHitsNobodyElse(t *testing.T) {
 }
 
 func TestAbortEndsTheStream(t *testing.T) {
-	l, _ := startLoop(t, 100_000, nil)
+	l, _ := startLoop(t, 50_000_000, nil)
 	s := l.Submit(request("a", 200), false)
 	<-s.Ready()
 	s.Abort()

@@ -17,7 +17,7 @@ import (
 func TestPauseModes(t *testing.T) {
 	for mode, finish := range map[PauseMode]string{PauseAbort: engine.FinishAbort, PauseWait: engine.FinishLength, PauseKeep: engine.FinishLength} {
 		t.Run(string(mode), func(t *testing.T) {
-			l, _ := startLoop(t, 200_000, nil)
+			l, _ := startLoop(t, 20_000_000, nil) // a second for what is to be under way when the pause comes
 			old := l.Submit(request("old", 50), false)
 			<-old.Ready()
 			if err := l.Pause(context.Background(), mode); err != nil {
@@ -191,7 +191,7 @@ func TestLaterIsAfterTheStep(t *testing.T) {
 }
 
 func TestAdaptersAreCounted(t *testing.T) {
-	l, _ := startLoop(t, 300_000, nil)
+	l, _ := startLoop(t, 20_000_000, nil)
 	r := request("a", 40)
 	r.LoRAName, r.LoRAID = "sql", 1
 	s := l.Submit(r, false)
