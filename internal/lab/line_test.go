@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"fleetdrill/internal/deadport"
 	"fleetdrill/internal/leaks"
 )
 
@@ -83,12 +84,16 @@ func TestLineDoesNotMixAnswers(t *testing.T) {
 }
 
 func TestLineSaysWhatWentWrong(t *testing.T) {
-	l, s := newLine(t, func(w http.ResponseWriter, r *http.Request) { http.Error(w, "no", http.StatusServiceUnavailable) })
+	l, _ := newLine(t, func(w http.ResponseWriter, r *http.Request) { http.Error(w, "no", http.StatusServiceUnavailable) })
 	if _, err := l.RoutingState(t.Context()); err == nil || !strings.Contains(err.Error(), "status 503") || !strings.Contains(err.Error(), "/routing/state") {
 		t.Errorf("error %v", err)
 	}
-	s.Close()
-	if _, err := l.RoutingState(t.Context()); err == nil || !strings.Contains(err.Error(), "refused") {
+	dead, err := NewLine(API{Base: "http://" + deadport.New(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dead.Close()
+	if _, err := dead.RoutingState(t.Context()); err == nil || !strings.Contains(err.Error(), "refused") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -441,8 +441,10 @@ func TestConnectionsAreReused(t *testing.T) {
 	for range 20 {
 		Start(context.Background(), Options{URL: s.URL, Client: client, Requests: List(plan("/stream", "/whole")), Concurrency: 1}).Wait()
 	}
-	if len(conns) != 1 {
-		t.Errorf("%d connections for 40 requests in turn, want 1", len(conns))
+	// net/http gives up a connection whose writer has not run for 50 ms after the answer came: once in a while
+	// on a busy machine, where a connection that is not reused would be there for every second request at least.
+	if n := len(conns); n < 1 || n > 4 {
+		t.Errorf("%d connections for 40 requests in turn, want 1", n)
 	}
 }
 
