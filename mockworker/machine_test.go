@@ -55,7 +55,7 @@ func TestClear(t *testing.T) {
 	if row := f.truth().Ranks[0]; row.ResidentBlocks != 0 || row.Ghost != 10 {
 		t.Errorf("before a step: %+v", row)
 	}
-	sc, body := f.openStream(100)
+	sc, body := f.openStream(400)
 	defer body.Close()
 	f.arm(`{"kind":"clear"}`)
 	rest(t, sc)
